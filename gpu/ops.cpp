@@ -14,6 +14,18 @@ void Ops::linear_input_gradient(const Linear& shape, ConstNumbers dy, ConstNumbe
   matmul({shape.rows, shape.in, shape.out, false, !shape.transposed, false}, dy, weight, dx);
 }
 
+void Ops::linear_residual(const Linear& shape, ConstNumbers x, ConstNumbers weight,
+                          ConstNumbers bias, ConstNumbers residual, Numbers y) {
+  linear(shape, x, weight, bias, y);
+  add(y, residual, y, shape.rows * shape.out);
+}
+
+void Ops::linear_gelu_gradient(const Linear& shape, ConstNumbers dy, ConstNumbers weight,
+                               ConstNumbers before, Numbers dx) {
+  linear_input_gradient(shape, dy, weight, dx);
+  gelu_backward(before, dx, shape.rows * shape.in);
+}
+
 void Ops::linear_gelu(const Linear& shape, ConstNumbers x, ConstNumbers weight, ConstNumbers bias,
                       Numbers y, Numbers activated) {
   linear(shape, x, weight, bias, y);
@@ -28,11 +40,6 @@ void Ops::linear_weight_gradient(const Linear& shape, ConstNumbers x, ConstNumbe
     matmul({shape.in, shape.out, shape.rows, true, false, true}, x, dy, dweight);
   }
   if (dbias != nullptr) add_column_sums(dy, dbias, shape.rows, shape.out);
-}
-
-void Ops::add_norm_forward(ConstNumbers a, ConstNumbers b, Numbers sum, const NormForward& norm) {
-  add(a, b, sum, norm.rows * norm.columns);
-  norm_forward(norm);
 }
 
 void Ops::add_sums_of_squares(std::span<const Values> all, double* result) {

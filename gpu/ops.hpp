@@ -65,11 +65,13 @@ class Ops {
     float epsilon = 0;
   };
   virtual void norm_forward(const NormForward& norm) = 0;
-  /// Adds the input gradient to dx [N, C], and to dweight [C] and dbias [C]. Without `mean` that of
-  /// an RMS norm, which has no dbias (null).
+  /// Overwrites dx [N, C] with `residual` [N, C], unless that is null, plus the input gradient.
+  /// `residual` may be dx. Adds to dweight [C] and dbias [C]. Without `mean` that of an RMS norm,
+  /// which has no dbias (null).
   struct NormBackward {
     ConstNumbers dy, x;
     const float *weight, *mean, *rstd;
+    ConstNumbers residual;
     Numbers dx;
     float *dweight, *dbias;
     int64_t rows = 0, columns = 0;
@@ -202,14 +204,17 @@ class Ops {
   /// Fused: `linear`, then overwrites activated [rows, out] = gelu(y).
   virtual void linear_gelu(const Linear& shape, ConstNumbers x, ConstNumbers weight,
                            ConstNumbers bias, Numbers y, Numbers activated);
+  /// Fused: `linear`, then adds `residual` [rows, out], which is not y, to y.
+  virtual void linear_residual(const Linear& shape, ConstNumbers x, ConstNumbers weight,
+                               ConstNumbers bias, ConstNumbers residual, Numbers y);
   /// Overwrites dx [rows, in] = dy weight^T.
   void linear_input_gradient(const Linear& shape, ConstNumbers dy, ConstNumbers weight, Numbers dx);
+  /// Fused: `linear_input_gradient`, then dx := dx * gelu'(before) [rows, in].
+  virtual void linear_gelu_gradient(const Linear& shape, ConstNumbers dy, ConstNumbers weight,
+                                    ConstNumbers before, Numbers dx);
   /// Fused: adds x^T dy to dweight and the column sums of dy to dbias [out].
   virtual void linear_weight_gradient(const Linear& shape, ConstNumbers x, ConstNumbers dy,
                                       float* dweight, float* dbias);
-  /// Fused: overwrites sum [N, C] = a + b, which is `norm.x` and may be a or b, then the norm.
-  virtual void add_norm_forward(ConstNumbers a, ConstNumbers b, Numbers sum,
-                                const NormForward& norm);
 
   /// Values that are looked at together with others.
   struct Values {

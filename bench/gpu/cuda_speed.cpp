@@ -170,6 +170,12 @@ class Table {
     by_flops("linear [4C, C] with bias", flops, [&](Ops& ops) {
       ops.linear({n, 4 * c, c}, x, weight, bias, y);
     });
+    by_flops("linear [4C, C], bias, residual", flops, [&](Ops& ops) {
+      ops.linear_residual({n, 4 * c, c}, x, weight, bias, activated, y);
+    });
+    by_flops("input gradient times GELU's", flops, [&](Ops& ops) {
+      ops.linear_gelu_gradient({n, 4 * c, c}, y, weight, x, activated);
+    });
     by_flops("its input gradient", flops, [&](Ops& ops) {
       ops.matmul({n, 4 * c, c, false, true, false}, y, weight, activated);
     });
@@ -222,15 +228,13 @@ class Table {
     const auto elements = static_cast<double>(n * c);
     const Ops::NormForward norm{x, weight, weight, z, statistics, statistics + n, n, c, 1e-5F};
     by_bytes("layer norm", 2 * b * elements, [&](Ops& ops) { ops.norm_forward(norm); });
-    by_bytes("residual and layer norm", 4 * b * elements,
-             [&](Ops& ops) { ops.add_norm_forward(x, y, x, norm); });
-    by_bytes("layer norm backward", 6 * b * elements, [&](Ops& ops) {
-      ops.norm_backward({y, x, weight, statistics, statistics + n, z, weight, weight + c, n, c});
+    by_bytes("layer norm backward", 4 * b * elements, [&](Ops& ops) {
+      ops.norm_backward({y, x, weight, statistics, statistics + n, z, z, weight, weight + c, n, c});
     });
     const Ops::NormForward rms{x, weight, nullptr, z, nullptr, statistics, n, c, 1e-5F};
     by_bytes("RMS norm", 2 * b * elements, [&](Ops& ops) { ops.norm_forward(rms); });
-    by_bytes("RMS norm backward", 6 * b * elements, [&](Ops& ops) {
-      ops.norm_backward({y, x, weight, nullptr, statistics, z, weight, nullptr, n, c});
+    by_bytes("RMS norm backward", 4 * b * elements, [&](Ops& ops) {
+      ops.norm_backward({y, x, weight, nullptr, statistics, z, z, weight, nullptr, n, c});
     });
     by_bytes("addition", 3 * b * elements, [&](Ops& ops) { ops.add(x, y, z, n * c); });
     std::vector<int32_t> tokens(static_cast<size_t>(n));

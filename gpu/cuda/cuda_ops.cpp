@@ -15,7 +15,7 @@ namespace {
 
 kernels::NormForward to_kernel(const Ops::NormForward& norm) {
   kernels::NormForward call;
-  call.x = {const_cast<void*>(norm.x.data()), norm.x.type()};  // Only written with `a`.
+  call.x = norm.x;
   call.weight = norm.weight;
   call.bias = norm.bias;
   call.y = norm.y;
@@ -113,25 +113,23 @@ void CudaOps::norm_forward(const NormForward& norm) {
   launched("norm_forward");
 }
 
-void CudaOps::add_norm_forward(ConstNumbers a, ConstNumbers b, Numbers sum,
-                               const NormForward& norm) {
-  kernels::NormForward call = to_kernel(norm);
-  call.a = a;
-  call.b = b;
-  call.x = sum;
-  kernels::norm_forward(call, stream());
-  launched("add_norm_forward");
-}
-
 void CudaOps::norm_backward(const NormBackward& norm) {
+  if (norm.columns > kernels::kNormColumnsMax) {
+    note(absl::InvalidArgumentError(absl::StrCat("no norm on CUDA for ", norm.columns,
+                                                 " channels; use ", kernels::kNormColumnsMax,
+                                                 " or fewer")));
+    return;
+  }
   kernels::NormBackward call;
-  call.partial = scratch_of<float>(kPartialSums, 2 * kernels::slab_count(norm.rows) * norm.columns);
+  call.partial =
+      scratch_of<float>(kPartialSums, 2 * kernels::norm_slab_count(norm.rows) * norm.columns);
   if (call.partial == nullptr) return;
   call.dy = norm.dy;
   call.x = norm.x;
   call.weight = norm.weight;
   call.mean = norm.mean;
   call.rstd = norm.rstd;
+  call.residual = norm.residual;
   call.dx = norm.dx;
   call.dweight = norm.dweight;
   call.dbias = norm.dbias;

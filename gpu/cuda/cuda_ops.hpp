@@ -53,12 +53,14 @@ class CudaOps final : public Ops {
   void copy_out(ConstNumbers from, std::span<float> to) override;
   void linear(const Linear& shape, ConstNumbers x, ConstNumbers weight, ConstNumbers bias,
               Numbers y) override;
+  void linear_residual(const Linear& shape, ConstNumbers x, ConstNumbers weight, ConstNumbers bias,
+                       ConstNumbers residual, Numbers y) override;
+  void linear_gelu_gradient(const Linear& shape, ConstNumbers dy, ConstNumbers weight,
+                            ConstNumbers before, Numbers dx) override;
   void linear_gelu(const Linear& shape, ConstNumbers x, ConstNumbers weight, ConstNumbers bias,
                    Numbers y, Numbers activated) override;
   void linear_weight_gradient(const Linear& shape, ConstNumbers x, ConstNumbers dy, float* dweight,
                               float* dbias) override;
-  void add_norm_forward(ConstNumbers a, ConstNumbers b, Numbers sum,
-                        const NormForward& norm) override;
   void add_sums_of_squares(std::span<const Values> all, double* result) override;
   void adamw_all(const Adamw& options, std::span<const AdamwTensor> tensors) override;
   absl::Status finish() override;

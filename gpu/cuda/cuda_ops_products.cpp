@@ -77,6 +77,39 @@ void CudaOps::linear(const Linear& shape, ConstNumbers x, ConstNumbers weight, C
   Ops::linear(shape, x, weight, bias, y);
 }
 
+void CudaOps::linear_residual(const Linear& shape, ConstNumbers x, ConstNumbers weight,
+                              ConstNumbers bias, ConstNumbers residual, Numbers y) {
+  if (x.type() == NumberType::kBfloat16) {
+    Products::Call call;
+    call.shape = {shape.rows, shape.out, shape.in, false, shape.transposed, true};
+    call.a = x;
+    call.b = weight;
+    call.added = residual;
+    call.c = y;
+    if (!bias.is_null()) {
+      call.epilogue = Products::Epilogue::kBias;
+      call.extra = const_cast<void*>(bias.data());  // Only read by this epilogue.
+    }
+    if (try_product(call)) return;
+  }
+  Ops::linear_residual(shape, x, weight, bias, residual, y);
+}
+
+void CudaOps::linear_gelu_gradient(const Linear& shape, ConstNumbers dy, ConstNumbers weight,
+                                   ConstNumbers before, Numbers dx) {
+  if (dy.type() == NumberType::kBfloat16 && fits_epilogue(shape.in, before.data())) {
+    Products::Call call;
+    call.shape = {shape.rows, shape.in, shape.out, false, !shape.transposed, false};
+    call.a = dy;
+    call.b = weight;
+    call.c = dx;
+    call.epilogue = Products::Epilogue::kGeluGradient;
+    call.aux = const_cast<void*>(before.data());  // Only read by this epilogue.
+    if (try_product(call)) return;
+  }
+  Ops::linear_gelu_gradient(shape, dy, weight, before, dx);
+}
+
 void CudaOps::linear_gelu(const Linear& shape, ConstNumbers x, ConstNumbers weight,
                           ConstNumbers bias, Numbers y, Numbers activated) {
   if (x.type() == NumberType::kBfloat16 && !bias.is_null() && fits_epilogue(shape.out, y.data())) {
@@ -106,7 +139,9 @@ void CudaOps::linear_weight_gradient(const Linear& shape, ConstNumbers x, ConstN
     auto* sums = scratch_of<float>(kBiasGradient, shape.out);
     call.extra = sums;
     if (sums == nullptr) return;
-    if (try_product(call)) return add(dbias, sums, dbias, shape.out);
+    if (products_->is_worth_fusing(call) && try_product(call)) {
+      return add(dbias, sums, dbias, shape.out);
+    }
   }
   Ops::linear_weight_gradient(shape, x, dy, dweight, dbias);
 }

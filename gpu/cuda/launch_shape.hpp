@@ -24,6 +24,13 @@ constexpr int64_t slab_count(int64_t rows) {
   const int64_t slabs = ceil_divide(rows, kSlabRowsMin);
   return slabs < 1 ? 1 : (slabs < kSlabsMax ? slabs : kSlabsMax);
 }
+/// The same of a norm's backward, in which a block makes a slab, one row after the other.
+constexpr int64_t kNormSlabRowsMin = 16;
+constexpr int64_t kNormSlabsMax = 1024;
+constexpr int64_t norm_slab_count(int64_t rows) {
+  const int64_t slabs = ceil_divide(rows, kNormSlabRowsMin);
+  return slabs < 1 ? 1 : (slabs < kNormSlabsMax ? slabs : kNormSlabsMax);
+}
 constexpr int64_t slab_rows(int64_t rows) { return ceil_divide(rows, slab_count(rows)); }
 
 /// Elements of a tensor that one block handles in kernels over many tensors; a multiple of 4, so

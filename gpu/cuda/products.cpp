@@ -39,6 +39,8 @@ cublasLtEpilogue_t to_library(Products::Epilogue epilogue) {
       return CUBLASLT_EPILOGUE_BIAS;
     case Products::Epilogue::kBiasGelu:
       return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case Products::Epilogue::kGeluGradient:
+      return CUBLASLT_EPILOGUE_DGELU;
     case Products::Epilogue::kColumnSumsOfB:
       return CUBLASLT_EPILOGUE_BGRADA;
   }
@@ -88,6 +90,7 @@ struct Products::Choice {
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
   size_t workspace_bytes = 0;
+  uint32_t parts_of_k = 1;
   absl::Status status;  // Not ok: the library has nothing for this.
 
   ~Choice() {
@@ -130,6 +133,7 @@ Products::Key Products::key_of(const Call& call) {
           call.epilogue,
           alignment_of(call.a.data()),
           alignment_of(call.b.data()),
+          alignment_of(call.added.is_null() ? call.c.data() : call.added.data()),
           alignment_of(call.c.data()),
           alignment_of(call.extra),
           alignment_of(call.aux)};
@@ -140,14 +144,8 @@ absl::Status Products::multiply(const Call& call) {
       (call.c.type() != call.a.type() && call.c.type() != NumberType::kFloat32)) {
     return absl::InvalidArgumentError("a product of numbers of unlike types");
   }
-  const Key key = key_of(call);
-  auto found = choices_.find(key);
-  if (found == choices_.end()) {
-    if (choices_.size() >= kChoicesMax) choices_.clear();
-    SKEIN_ASSIGN_OR_RETURN(auto choice, choose(key, call));
-    found = choices_.emplace(key, std::move(choice)).first;
-  }
-  const Choice& choice = *found->second;
+  SKEIN_ASSIGN_OR_RETURN(const Choice* chosen, choice_of(call));
+  const Choice& choice = *chosen;
   SKEIN_RETURN_IF_ERROR(choice.status);
   if (call.extra != nullptr) {
     SKEIN_RETURN_IF_ERROR(set(choice.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.extra));
@@ -155,13 +153,37 @@ absl::Status Products::multiply(const Call& call) {
   if (call.aux != nullptr) {
     SKEIN_RETURN_IF_ERROR(set(choice.product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, call.aux));
   }
+  const void* added = call.added.is_null() ? call.c.data() : call.added.data();
   const float alpha = 1;
   const float beta = call.shape.accumulate ? 1 : 0;
-  return cublas_status(cublasLtMatmul(library_, choice.product, &alpha, call.b.data(), choice.a,
-                                      call.a.data(), choice.b, &beta, call.c.data(), choice.c,
-                                      call.c.data(), choice.c, &choice.algorithm, workspace_.data(),
-                                      choice.workspace_bytes, context_.compute()),
-                       absl::StrCat("product of ", key.m, " x ", key.n, " x ", key.k));
+  return cublas_status(
+      cublasLtMatmul(library_, choice.product, &alpha, call.b.data(), choice.a, call.a.data(),
+                     choice.b, &beta, added, choice.c, call.c.data(), choice.c, &choice.algorithm,
+                     workspace_.data(), choice.workspace_bytes, context_.compute()),
+      absl::StrCat("product of ", call.shape.m, " x ", call.shape.n, " x ", call.shape.k));
+}
+
+bool Products::is_worth_fusing(const Call& call) {
+  Call plain = call;
+  plain.epilogue = Epilogue::kNone;
+  plain.extra = nullptr;
+  plain.aux = nullptr;
+  const absl::StatusOr<const Choice*> apart = choice_of(plain);
+  if (!apart.ok() || !(*apart)->status.ok()) return true;
+  const uint32_t parts = (*apart)->parts_of_k;  // Before the other choice may clear all.
+  const absl::StatusOr<const Choice*> fused = choice_of(call);
+  return fused.ok() && (*fused)->status.ok() && (*fused)->parts_of_k >= parts;
+}
+
+absl::StatusOr<const Products::Choice*> Products::choice_of(const Call& call) {
+  const Key key = key_of(call);
+  auto found = choices_.find(key);
+  if (found == choices_.end()) {
+    if (choices_.size() >= kChoicesMax) choices_.clear();
+    SKEIN_ASSIGN_OR_RETURN(auto choice, choose(key, call));
+    found = choices_.emplace(key, std::move(choice)).first;
+  }
+  return found->second.get();
 }
 
 absl::StatusOr<std::unique_ptr<Products::Choice>> Products::choose(const Key& key,
@@ -176,7 +198,7 @@ absl::StatusOr<std::unique_ptr<Products::Choice>> Products::choose(const Key& ke
   SKEIN_RETURN_IF_ERROR(set(choice->product, CUBLASLT_MATMUL_DESC_TRANSB, operation_b));
   SKEIN_RETURN_IF_ERROR(
       set(choice->product, CUBLASLT_MATMUL_DESC_EPILOGUE, to_library(key.epilogue)));
-  if (key.epilogue == Epilogue::kBiasGelu) {
+  if (key.epilogue == Epilogue::kBiasGelu || key.epilogue == Epilogue::kGeluGradient) {
     SKEIN_RETURN_IF_ERROR(set(choice->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, key.c_stride));
   }
   // What epilogues read and write has the type of the result unless they are told of another.
@@ -210,7 +232,7 @@ absl::Status Products::find_algorithm(const Key& key, Choice& choice) const {
   (void)wish(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace);
   (void)wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.alignment_b);
   (void)wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.alignment_a);
-  (void)wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.alignment_c);
+  (void)wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.alignment_added);
   (void)wish(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.alignment_c);
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
@@ -224,6 +246,13 @@ absl::Status Products::find_algorithm(const Key& key, Choice& choice) const {
   }
   choice.algorithm = found.algo;
   choice.workspace_bytes = found.workspaceSize;
+  uint32_t parts = 0;
+  size_t written = 0;
+  if (cublasLtMatmulAlgoConfigGetAttribute(&choice.algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM,
+                                           &parts, sizeof parts,
+                                           &written) == CUBLAS_STATUS_SUCCESS) {
+    choice.parts_of_k = std::max(parts, uint32_t{1});
+  }
   return absl::OkStatus();
 }
 

@@ -30,13 +30,16 @@ class Products {
     kNone,
     kBias,           // c += extra [n], a row.
     kBiasGelu,       // extra as above; aux [m, n] := the sum, c := gelu(aux), the tanh form.
+    kGeluGradient,   // aux [m, n] as above, read; c := c * gelu'(aux), before it is rounded.
     kColumnSumsOfB,  // extra [n] := the column sums of b [k, n].
   };
   /// c = op(a) op(b) as `Ops::Matmul`. a and b have one type; extra and aux have that of c, which
-  /// is that of a or float32.
+  /// is that of a or float32. With `added`, which lies as c and is not c, c = added + op(a) op(b);
+  /// `shape.accumulate` is true then.
   struct Call {
     Ops::Matmul shape;
     ConstNumbers a, b;
+    ConstNumbers added = nullptr;
     Numbers c;
     Epilogue epilogue = Epilogue::kNone;
     void* extra = nullptr;
@@ -50,6 +53,11 @@ class Products {
   Precision precision() const { return precision_; }
   /// Unimplemented if the library has nothing for such a call; it is not asked again.
   absl::Status multiply(const Call& call);
+  /// Whether the library, with the epilogue, cuts the sum over k into as many parts as without it.
+  /// Where k is long and the result small, as for weight gradients, a product that is not cut
+  /// leaves most of a GPU idle, which costs more than a pass for what the epilogue does. A rule and
+  /// no measurement, so that equal GPUs compute the same bits.
+  bool is_worth_fusing(const Call& call);
 
  private:
   /// What the library's choice depends on: sizes, flags, and how pointers are aligned.
@@ -59,13 +67,14 @@ class Products {
     bool transpose_a, transpose_b, accumulate;
     NumberType operands, result;
     Epilogue epilogue;
-    uint32_t alignment_a, alignment_b, alignment_c, alignment_extra, alignment_aux;
+    uint32_t alignment_a, alignment_b, alignment_added, alignment_c, alignment_extra, alignment_aux;
     auto operator<=>(const Key&) const = default;
   };
   struct Choice;
 
   Products(CudaContext& context, Precision precision);
   static Key key_of(const Call& call);
+  absl::StatusOr<const Choice*> choice_of(const Call& call);
   absl::StatusOr<std::unique_ptr<Choice>> choose(const Key& key, const Call& call) const;
   absl::Status find_algorithm(const Key& key, Choice& choice) const;
 

@@ -84,8 +84,10 @@ void layer_norm_backward_input(const Ops::NormBackward& norm, int64_t begin, int
     }
     sum *= inverse;
     sum_hat *= inverse * rstd * rstd;
+    if (norm.residual.is_null()) std::fill_n(dx, columns, 0.0F);
+    const float* residual = norm.residual.is_null() ? dx : norm.residual.floats() + r * columns;
     for (int64_t c = 0; c < columns; ++c) {
-      dx[c] += rstd * (dy[c] * norm.weight[c] - sum - (x[c] - mean) * sum_hat);
+      dx[c] = residual[c] + rstd * (dy[c] * norm.weight[c] - sum - (x[c] - mean) * sum_hat);
     }
   }
 }
@@ -126,8 +128,10 @@ void rms_norm_backward_input(const Ops::NormBackward& norm, int64_t begin, int64
     float sum = 0;
     for (int64_t c = 0; c < columns; ++c) sum += dy[c] * norm.weight[c] * x[c];
     sum *= inverse * rstd * rstd;
+    if (norm.residual.is_null()) std::fill_n(dx, columns, 0.0F);
+    const float* residual = norm.residual.is_null() ? dx : norm.residual.floats() + r * columns;
     for (int64_t c = 0; c < columns; ++c) {
-      dx[c] += rstd * (dy[c] * norm.weight[c] - x[c] * sum);
+      dx[c] = residual[c] + rstd * (dy[c] * norm.weight[c] - x[c] * sum);
     }
   }
 }

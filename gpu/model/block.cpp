@@ -63,47 +63,45 @@ class Block final : public Layer {
                s.qkv);
     if (is_rotary_) ops.rotate({attention_, memory.turns, false}, s.qkv);
     ops.attention_forward(attention_, s.qkv, s.attended, s.log_sum_exp);
-    ops.linear(linear(heads_, c_), s.attended, m[BlockPart::kProjectionWeight],
-               m[BlockPart::kProjectionBias], s.middle);
-    ops.add_norm_forward(s.middle, memory.input, s.middle,
-                         {s.middle, w[BlockPart::kNorm2Weight], w[BlockPart::kNorm2Bias], s.normed2,
-                          s.mean2, s.rstd2, n_, c_, epsilon_});
+    ops.linear_residual(linear(heads_, c_), s.attended, m[BlockPart::kProjectionWeight],
+                        m[BlockPart::kProjectionBias], memory.input, s.middle);
+    ops.norm_forward({s.middle, w[BlockPart::kNorm2Weight], w[BlockPart::kNorm2Bias], s.normed2,
+                      s.mean2, s.rstd2, n_, c_, epsilon_});
     activate(ops, m, s);
-    ops.linear(linear(width_, c_), s.activated, m[BlockPart::kDownWeight], m[BlockPart::kDownBias],
-               output);
-    ops.add(output, s.middle, output, n_ * c_);
+    ops.linear_residual(linear(width_, c_), s.activated, m[BlockPart::kDownWeight],
+                        m[BlockPart::kDownBias], s.middle, output);
   }
 
   void backward_input(Ops& ops, const LayerParameters& parameters, const Memory& memory,
-                      Numbers gradient) const override {
+                      ConstNumbers output_gradient, Numbers input_gradient) const override {
     const Parts<float*> w = parts_of(parameters.weights);
     const Parts<ConstNumbers> m = parts_of(parameters.operands);
     const Parts<float*> g = parts_of(parameters.gradients);
     const Stash s = stash(memory);
     const Pending p = pending(memory.pending);
     const Numbers scratch = memory.scratch;  // [N, C] or [N, H D]
-    ops.copy(gradient, p.dout, n_ * c_);
-    activate_backward(ops, m, s, gradient, scratch, p.dup);
+    activate_backward(ops, m, s, output_gradient, scratch, p.dup);
     ops.linear_input_gradient(linear(c_, up_), p.dup, m[BlockPart::kUpWeight], scratch);
-    ops.norm_backward({scratch, s.middle, w[BlockPart::kNorm2Weight], s.mean2, s.rstd2, gradient,
-                       g[BlockPart::kNorm2Weight], g[BlockPart::kNorm2Bias], n_, c_});
-    ops.copy(gradient, p.dmiddle, n_ * c_);
-    ops.linear_input_gradient(linear(heads_, c_), gradient, m[BlockPart::kProjectionWeight],
+    ops.norm_backward({scratch, s.middle, w[BlockPart::kNorm2Weight], s.mean2, s.rstd2,
+                       output_gradient, p.dmiddle, g[BlockPart::kNorm2Weight],
+                       g[BlockPart::kNorm2Bias], n_, c_});
+    ops.linear_input_gradient(linear(heads_, c_), p.dmiddle, m[BlockPart::kProjectionWeight],
                               scratch);
     ops.attention_backward(attention_, s.qkv, s.attended, s.log_sum_exp, scratch, p.dqkv);
     if (is_rotary_) ops.rotate({attention_, memory.turns, true}, p.dqkv);
     ops.linear_input_gradient(linear(c_, qkv_), p.dqkv, m[BlockPart::kQkvWeight], scratch);
     ops.norm_backward({scratch, memory.input, w[BlockPart::kNorm1Weight], s.mean1, s.rstd1,
-                       gradient, g[BlockPart::kNorm1Weight], g[BlockPart::kNorm1Bias], n_, c_});
+                       p.dmiddle, input_gradient, g[BlockPart::kNorm1Weight],
+                       g[BlockPart::kNorm1Bias], n_, c_});
   }
 
-  void backward_weight(Ops& ops, const LayerParameters& parameters,
-                       const Memory& memory) const override {
+  void backward_weight(Ops& ops, const LayerParameters& parameters, const Memory& memory,
+                       ConstNumbers output_gradient) const override {
     const Parts<float*> g = parts_of(parameters.gradients);
     const Stash s = stash(memory);
     const Pending p = pending(memory.pending);
-    ops.linear_weight_gradient(linear(width_, c_), s.activated, p.dout, g[BlockPart::kDownWeight],
-                               g[BlockPart::kDownBias]);
+    ops.linear_weight_gradient(linear(width_, c_), s.activated, output_gradient,
+                               g[BlockPart::kDownWeight], g[BlockPart::kDownBias]);
     ops.linear_weight_gradient(linear(c_, up_), s.normed2, p.dup, g[BlockPart::kUpWeight],
                                g[BlockPart::kUpBias]);
     ops.linear_weight_gradient(linear(heads_, c_), s.attended, p.dmiddle,
@@ -130,7 +128,6 @@ class Block final : public Layer {
     Numbers activated;  // [N, I]
   };
   struct Pending {
-    Numbers dout;     // [N, C]
     Numbers dup;      // [N, up width]
     Numbers dmiddle;  // [N, C]
     Numbers dqkv;     // [N, (H + 2 K) D]
@@ -150,12 +147,13 @@ class Block final : public Layer {
 
   void activate_backward(Ops& ops, const Parts<ConstNumbers>& m, const Stash& s,
                          ConstNumbers gradient, Numbers scratch, Numbers dup) const {
-    const Numbers dactivated = has_gate_ ? scratch : dup;  // [N, I]
-    ops.linear_input_gradient(linear(width_, c_), gradient, m[BlockPart::kDownWeight], dactivated);
+    const Ops::Linear down = linear(width_, c_);
+    const ConstNumbers weight = m[BlockPart::kDownWeight];
     if (has_gate_) {
-      ops.swiglu_backward({n_, width_}, s.up, dactivated, dup);
+      ops.linear_input_gradient(down, gradient, weight, scratch);  // [N, I]
+      ops.swiglu_backward({n_, width_}, s.up, scratch, dup);
     } else {
-      ops.gelu_backward(s.up, dup, n_ * width_);
+      ops.linear_gelu_gradient(down, gradient, weight, s.up, dup);
     }
   }
 
@@ -184,8 +182,9 @@ class Block final : public Layer {
   }
   Pending pending(Numbers base) const {
     const int64_t nc = n_ * c_;
-    const Numbers dmiddle = base + (nc + n_ * up_);
-    return {base, base + nc, dmiddle, dmiddle + nc};
+    const Numbers dup = base + nc;  // Behind the output's gradient.
+    const Numbers dmiddle = dup + n_ * up_;
+    return {dup, dmiddle, dmiddle + nc};
   }
 
   Ops::Linear linear(int64_t in, int64_t out) const { return {n_, in, out, transposed_}; }

@@ -54,8 +54,7 @@ void Head::forward(Ops& ops, const Parameters& parameters, ConstNumbers input,
         s.logits, normed, parameters.dmatrix);
   }
   if (gradient.is_null()) return;
-  ops.zero(gradient, n * c);
-  ops.norm_backward({s.dnormed, input, parameters.norm_weight, s.mean, s.rstd, gradient,
+  ops.norm_backward({s.dnormed, input, parameters.norm_weight, s.mean, s.rstd, nullptr, gradient,
                      parameters.dnorm_weight, parameters.dnorm_bias, n, c});
 }
 

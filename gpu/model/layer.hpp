@@ -39,7 +39,9 @@ class Layer {
   /// float32.
   virtual int64_t stash_numbers() const = 0;
   virtual int64_t statistics_floats() const = 0;
-  /// That `backward_input` leaves for `backward_weight`.
+  /// That wait between `backward_input` and `backward_weight`: the gradient of the output, which
+  /// the caller may put there and the layer does not touch, and what the former leaves for the
+  /// latter.
   virtual int64_t pending_numbers() const = 0;
   /// Memory that calls may use and nothing survives in; shared by all layers.
   virtual int64_t scratch_numbers() const = 0;
@@ -55,13 +57,14 @@ class Layer {
   /// Overwrites `output` [N, C] and the stash.
   virtual void forward(Ops& ops, const LayerParameters& parameters, const Memory& memory,
                        Numbers output) const = 0;
-  /// `gradient` [N, C]: that of the output, overwritten by that of the input. Adds to the
-  /// gradients of norms, whose statistics are at hand; matrices wait in `pending`.
+  /// Overwrites `input_gradient` [N, C], from `output_gradient` [N, C] elsewhere, which the caller
+  /// keeps for `backward_weight`. Adds to the gradients of norms, whose statistics are at hand;
+  /// matrices wait in `pending`.
   virtual void backward_input(Ops& ops, const LayerParameters& parameters, const Memory& memory,
-                              Numbers gradient) const = 0;
+                              ConstNumbers output_gradient, Numbers input_gradient) const = 0;
   /// Adds to the gradients of matrices and biases.
-  virtual void backward_weight(Ops& ops, const LayerParameters& parameters,
-                               const Memory& memory) const = 0;
+  virtual void backward_weight(Ops& ops, const LayerParameters& parameters, const Memory& memory,
+                               ConstNumbers output_gradient) const = 0;
 };
 
 std::unique_ptr<Layer> make_block(const LayerShape& shape);

@@ -147,7 +147,8 @@ class TransformerStage final : public StageModel {
     // With recomputation the stash is gone by now, so the weights' part was done with the input's.
     const BlockRange blocks = blocks_of(layers);
     for (int64_t b = blocks.end - 1; b >= blocks.begin && !options_.recompute; --b) {
-      block(b).backward_weight(ops, block_parameters(b, *slot), block_memory(*slot, b));
+      block(b).backward_weight(ops, block_parameters(b, *slot), block_memory(*slot, b),
+                               gradient_at(*slot, b + 1, /*is_split=*/true));
     }
     if (layers.begin == options_.layers.begin) slots_.release(microbatch);
     return absl::OkStatus();
@@ -275,6 +276,14 @@ class TransformerStage final : public StageModel {
   Numbers head_gradient(const StashSlot& slot) const {
     return slot.memory.numbers(type_) + (slot_numbers_ - shape_.activations());
   }
+  /// The gradient of the input of block `b`, or of the last one's output, where nobody copies it:
+  /// two places by turns, of which one is the pending memory's, or that of each block in a split
+  /// backward. The head leaves it in the slot.
+  Numbers gradient_at(const StashSlot& slot, int64_t b, bool is_split) const {
+    if (has_head_ && b == block_count()) return head_gradient(slot);
+    if (is_split && b > 0) return slot.pending.numbers(type_) + (b - 1) * pending_numbers_;
+    return b % 2 == 0 ? gradient_.numbers(type_) : pending_.numbers(type_);
+  }
   Head::Memory head_memory() const { return {scratch_.numbers(type_), statistics_.floats()}; }
   /// The memory of what keeps nothing: all blocks have the same.
   Layer::Memory passing_memory(ConstNumbers input) const {
@@ -361,22 +370,19 @@ class TransformerStage final : public StageModel {
       SKEIN_ASSIGN_OR_RETURN(slot->pending,
                              device_->allocate(bytes_of(block_count() * pending_numbers_)));
     }
-    const Numbers gradient = gradient_.numbers(type_);
-    if (enters && has_head_) {
-      ops.copy(head_gradient(*slot), gradient, shape_.activations());
-    } else if (enters) {
-      ops.copy_in(output_gradient, gradient);
-    }
+    const auto at = [&](int64_t b) { return gradient_at(*slot, b, !with_weights); };
+    if (enters && !has_head_) ops.copy_in(output_gradient, at(block_count()));
     const BlockRange blocks = blocks_of(layers);
     for (int64_t b = blocks.end - 1; b >= blocks.begin; --b) {
       const Layer::Memory memory = block_memory(*slot, b);
       if (options_.recompute) {
         block(b).forward(ops, block_parameters(b, *slot), memory, passing_.numbers(type_));
       }
-      block(b).backward_input(ops, block_parameters(b, *slot), memory, gradient);
-      if (with_weights) block(b).backward_weight(ops, block_parameters(b, *slot), memory);
+      block(b).backward_input(ops, block_parameters(b, *slot), memory, at(b + 1), at(b));
+      if (with_weights)
+        block(b).backward_weight(ops, block_parameters(b, *slot), memory, at(b + 1));
     }
-    if (leaves) leave(ops, *slot, gradient, input_gradient);
+    if (leaves) leave(ops, *slot, at(0), input_gradient);
     slot->input_done = leaves;
     return absl::OkStatus();
   }

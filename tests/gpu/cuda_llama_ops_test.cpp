@@ -35,11 +35,12 @@ TEST_P(CudaLlamaOps, NormaliseByTheRootOfTheMeanSquare) {
                           .run([&](Ops& ops) {
                             ops.norm_forward({a.data, weight.data, nullptr, y.data, nullptr,
                                               rstd.data, rows, columns, 1e-3F});
-                            ops.add_norm_forward(a.data, b.data, sum.data,
-                                                 {sum.data, weight.data, nullptr, fused.data,
-                                                  nullptr, rstd.data, rows, columns, 1e-3F});
+                            ops.add(a.data, b.data, sum.data, n);
+                            ops.norm_forward({sum.data, weight.data, nullptr, fused.data, nullptr,
+                                              rstd.data, rows, columns, 1e-3F});
                             ops.norm_backward({b.data, sum.data, weight.data, nullptr, rstd.data,
-                                               dx.data, dweight.data, nullptr, rows, columns});
+                                               a.data, dx.data, dweight.data, nullptr, rows,
+                                               columns});
                           })
                           .ok());
           return Outputs{bench.read(y),    bench.read(sum), bench.read(fused),

@@ -130,8 +130,11 @@ void expect_near(const Trained& got, const Trained& wanted, double tolerance) {
   for (size_t i = 0; i < wanted.losses.size(); ++i) {
     EXPECT_NEAR(got.losses[i], wanted.losses[i], tolerance * wanted.losses[i]);
   }
+  // Those of both stages' first steps; then AdamW, which takes each gradient for its sign at first,
+  // has made rounding larger: by up to 15 % of a norm with eight seeds.
   for (size_t i = 0; i < wanted.norms.size(); ++i) {
-    EXPECT_NEAR(got.norms[i], wanted.norms[i], 4 * tolerance * wanted.norms[i]);
+    const double factor = i < 2 ? 2 : 8;
+    EXPECT_NEAR(got.norms[i], wanted.norms[i], factor * tolerance * wanted.norms[i]);
   }
   for (size_t i = 0; i < wanted.state.size(); ++i) {
     double difference = 0, size = 1e-6;
@@ -274,6 +277,7 @@ class EmulatedCuda : public testing::Test {
     set_(emulated::Control::kWaitsUntilLost, ordinary.waits_until_lost);
     set_(emulated::Control::kEpilogues, 1);
     set_(emulated::Control::kEvenStridesOnly, 0);
+    set_(emulated::Control::kCutsSums, 0);
   }
   using Set = void(emulated::Control, int64_t);
   Set* set_ = nullptr;
@@ -282,6 +286,12 @@ class EmulatedCuda : public testing::Test {
 TEST_F(EmulatedCuda, GivesTheSameWithoutFusedProducts) {
   const Trained fused = train(*load_cuda_device({}).value(), false);
   set_(emulated::Control::kEpilogues, 0);
+  expect_near(train(*load_cuda_device({}).value(), false), fused, 3e-2);
+}
+
+TEST_F(EmulatedCuda, WeightGradientsAreNotFusedWhereThatKeepsTheirSumInOnePart) {
+  const Trained fused = train(*load_cuda_device({}).value(), false);
+  set_(emulated::Control::kCutsSums, 1);
   expect_near(train(*load_cuda_device({}).value(), false), fused, 3e-2);
 }
 

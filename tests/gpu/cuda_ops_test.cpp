@@ -109,6 +109,8 @@ TEST_P(CudaProducts, ComputeLinearLayersWithBiasGeluAndGradients) {
       const Tensor dbias = bench.make(random_values(out, 6));
       const Activations dy = bench.activations(random_values(rows * out, 7));
       const Activations dx = bench.poisoned_activations(rows * in);
+      const Activations sum = bench.poisoned_activations(rows * out);
+      const Activations slope = bench.poisoned_activations(rows * in);
       const Numbers b = has_bias ? bias.data : Numbers();
       float* db = has_bias ? dbias.data : nullptr;
       EXPECT_TRUE(bench
@@ -117,10 +119,13 @@ TEST_P(CudaProducts, ComputeLinearLayersWithBiasGeluAndGradients) {
                         ops.linear_gelu(shape, x.data, weight.data, b, before.data, activated.data);
                         ops.linear_weight_gradient(shape, x.data, dy.data, dweight.data, db);
                         ops.linear_input_gradient(shape, dy.data, weight.data, dx.data);
+                        ops.linear_residual(shape, x.data, weight.data, b, dy.data, sum.data);
+                        ops.linear_gelu_gradient(shape, dy.data, weight.data, x.data, slope.data);
                       })
                       .ok());
       return Outputs{bench.read(y),       bench.read(before), bench.read(activated),
-                     bench.read(dweight), bench.read(dbias),  bench.read(dx)};
+                     bench.read(dweight), bench.read(dbias),  bench.read(dx),
+                     bench.read(sum),     bench.read(slope)};
     });
   }
 }
@@ -141,21 +146,30 @@ TEST_P(CudaOps, NormaliseAndAddResiduals) {
           const Activations fused = bench.poisoned_activations(rows * columns);
           const Tensor mean = bench.poisoned(rows), rstd = bench.poisoned(rows);
           const Activations dx = bench.activations(random_values(rows * columns, 5));
+          const Activations alone = bench.poisoned_activations(rows * columns);
+          const Activations apart = bench.poisoned_activations(rows * columns);
           const Tensor dweight = bench.make(random_values(columns, 6));
           const Tensor dbias = bench.make(random_values(columns, 7));
-          EXPECT_TRUE(bench
-                          .run([&](Ops& ops) {
-                            ops.norm_forward({a.data, weight.data, bias.data, y.data, mean.data,
-                                              rstd.data, rows, columns, 1e-3F});
-                            ops.add_norm_forward(a.data, b.data, sum.data,
-                                                 {sum.data, weight.data, bias.data, fused.data,
-                                                  mean.data, rstd.data, rows, columns, 1e-3F});
-                            ops.norm_backward({b.data, sum.data, weight.data, mean.data, rstd.data,
-                                               dx.data, dweight.data, dbias.data, rows, columns});
-                          })
-                          .ok());
-          return Outputs{bench.read(y),    bench.read(sum), bench.read(fused),   bench.read(mean),
-                         bench.read(rstd), bench.read(dx),  bench.read(dweight), bench.read(dbias)};
+          EXPECT_TRUE(
+              bench
+                  .run([&](Ops& ops) {
+                    ops.norm_forward({a.data, weight.data, bias.data, y.data, mean.data, rstd.data,
+                                      rows, columns, 1e-3F});
+                    ops.add(a.data, b.data, sum.data, rows * columns);
+                    ops.norm_forward({sum.data, weight.data, bias.data, fused.data, mean.data,
+                                      rstd.data, rows, columns, 1e-3F});
+                    ops.norm_backward({b.data, sum.data, weight.data, mean.data, rstd.data, dx.data,
+                                       dx.data, dweight.data, dbias.data, rows, columns});
+                    ops.norm_backward({b.data, sum.data, weight.data, mean.data, rstd.data, nullptr,
+                                       alone.data, dweight.data, dbias.data, rows, columns});
+                    ops.norm_backward({b.data, sum.data, weight.data, mean.data, rstd.data, a.data,
+                                       apart.data, dweight.data, dbias.data, rows, columns});
+                  })
+                  .ok());
+          return Outputs{bench.read(y),       bench.read(sum),   bench.read(fused),
+                         bench.read(mean),    bench.read(rstd),  bench.read(dx),
+                         bench.read(dweight), bench.read(dbias), bench.read(alone),
+                         bench.read(apart)};
         });
   }
 }

@@ -90,20 +90,11 @@ TEST_F(LlamaOps, RmsNormAndItsGradients) {
                        columns, kEpsilon});
     expect_near(y, rms_norm(x64, weight64, double{kEpsilon}), 1e-5);
 
-    std::vector<float> fused(x.size(), NAN), sum(x.size(), NAN);
-    std::vector<float> half = x;
-    for (float& value : half) value /= 2;
-    ops_.add_norm_forward(half.data(), half.data(), sum.data(),
-                          {sum.data(), weight.data(), nullptr, fused.data(), nullptr, rstd.data(),
-                           rows, columns, kEpsilon});
-    EXPECT_EQ(sum, x);
-    EXPECT_EQ(fused, y);
-
     const std::vector<float> dx0 = random_values(rows * columns, 4);
     const std::vector<float> dweight0 = random_values(columns, 5);
     std::vector<float> dx = dx0, dweight = dweight0;
     ops_.norm_backward({dy.data(), x.data(), weight.data(), nullptr, rstd.data(), dx.data(),
-                        dweight.data(), nullptr, rows, columns});
+                        dx.data(), dweight.data(), nullptr, rows, columns});
     const Function of_x = [&](const Values& at) {
       return rms_norm(at, weight64, double{kEpsilon});
     };

@@ -8,14 +8,12 @@
 
 namespace skein::gpu::kernels {
 
-/// Overwrites y [rows, columns], mean and rstd [rows]. With `a`, first overwrites x = a + b, which
-/// may be a or b, so that the residual is added where it is read. Without `mean` it is an RMS norm,
-/// which has no bias. Numbers of one call have one type, of b bytes each.
-/// Bytes: 2 b rows columns, or 4 b with `a`; FLOPs: about 8 rows columns, of an RMS norm 4. The
-/// second and third look at a row find it in the caches.
+/// Overwrites y [rows, columns], mean and rstd [rows]. Without `mean` it is an RMS norm, which has
+/// no bias. Numbers of one call have one type, of b bytes each. Bytes: 2 b rows columns; FLOPs:
+/// about 8 rows columns, of an RMS norm 4. The second and third look at a row find it in the
+/// caches.
 struct NormForward {
-  ConstNumbers a, b;
-  Numbers x;  // Only written with `a`.
+  ConstNumbers x;
   const float* weight = nullptr;
   const float* bias = nullptr;
   Numbers y;
@@ -27,15 +25,17 @@ struct NormForward {
 };
 void norm_forward(const NormForward& norm, cudaStream_t stream);
 
-/// Adds to dx [rows, columns], dweight and dbias [columns]. `partial` holds
-/// 2 slab_count(rows) columns floats. Without `mean` it is an RMS norm, which has no dbias.
-/// Bytes: 6 b rows columns: x and dy are read twice, dx is read and written. FLOPs: about 14 rows
-/// columns, of an RMS norm 11.
+/// Overwrites dx [rows, columns] with `residual`, which may be dx, or be null, plus the input
+/// gradient; adds to dweight and dbias [columns]. `partial` holds 2 norm_slab_count(rows) columns
+/// floats. Without `mean` it is an RMS norm, which has no dbias.
+/// Bytes: 4 b rows columns, 3 b without `residual`, as x and dy are found in the caches when they
+/// are read again. FLOPs: about 14 rows columns, of an RMS norm 11.
 struct NormBackward {
   ConstNumbers dy, x;
   const float* weight = nullptr;
   const float* mean = nullptr;
   const float* rstd = nullptr;
+  ConstNumbers residual;
   Numbers dx;
   float* dweight = nullptr;
   float* dbias = nullptr;
@@ -44,6 +44,9 @@ struct NormBackward {
   int64_t columns = 0;
 };
 void norm_backward(const NormBackward& norm, cudaStream_t stream);
+
+/// The widest rows that fit: their sums are in shared memory.
+constexpr int64_t kNormColumnsMax = 28 * 1024;
 
 /// Adds the column sums of dy [rows, columns] to db. `partial` holds slab_count(rows) columns
 /// floats. Bytes: b rows columns; FLOPs: rows columns.

@@ -60,6 +60,12 @@ double gelu(double x) {
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 
+double gelu_slope(double x) {
+  const double u = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+  const double t = std::tanh(u);
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+}
+
 }  // namespace
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* made) {
@@ -157,7 +163,20 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   }
   // An algorithm counts on the alignments that it was chosen for.
   found->algo.data[0] = alignment_of(product.bias);
+  const bool cuts = emulated::settings().cuts_sums && product.epilogue != CUBLASLT_EPILOGUE_BGRADA;
+  found->algo.data[1] = cuts ? 4 : 1;
   *count = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algorithm,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute,
+                                                    void* value, size_t bytes, size_t* written) {
+  if (attribute != CUBLASLT_ALGO_CONFIG_SPLITK_NUM || bytes != sizeof(uint32_t)) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  *static_cast<uint32_t*>(value) = static_cast<uint32_t>(algorithm->data[1]);
+  *written = bytes;
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -168,6 +187,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t raw, const 
                               const cublasLtMatmulAlgo_t* algorithm, void*, size_t, cudaStream_t) {
   const Product& product = product_of(raw);
   if (alignment_of(product.bias) < algorithm->data[0]) return CUBLAS_STATUS_INVALID_VALUE;
+  if (product.epilogue == CUBLASLT_EPILOGUE_BGRADA && emulated::settings().cuts_sums) {
+    return CUBLAS_STATUS_INVALID_VALUE;  // What would be slow is taken for an error.
+  }
   const Layout &a_layout = layout_of(a_raw), &b_layout = layout_of(b_raw),
                &c_layout = layout_of(c_raw);
   const bool a_transposed = product.operation_a == CUBLAS_OP_T;
@@ -195,6 +217,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t raw, const 
       if (product.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS) {
         write(sum, product.aux, c_layout.type, i + j * product.aux_stride);
         sum = gelu(sum);
+      }
+      if (product.epilogue == CUBLASLT_EPILOGUE_DGELU) {
+        sum *= gelu_slope(number_at(product.aux, c_layout.type, i + j * product.aux_stride));
       }
       write(sum, d, c_layout.type, at);
     }

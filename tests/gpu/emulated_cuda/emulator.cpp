@@ -158,6 +158,7 @@ void launch(dim3 grid, dim3 threads, int64_t shared_bytes, cudaStream_t,
         Fiber& fiber = *b.fibers[i];
         fiber.number = static_cast<int>(i);
         fiber.place.grid = grid;
+        fiber.place.threads = threads;
         fiber.place.block = dim3(x, y, 0);
         fiber.place.thread = dim3(static_cast<unsigned>(i) % threads.x,
                                   static_cast<unsigned>(i) / threads.x % threads.y, 0);

@@ -23,7 +23,7 @@
 namespace emulated {
 
 struct Place {
-  dim3 thread, block, grid;
+  dim3 thread, block, grid, threads;
 };
 /// Those of the thread that runs.
 const Place& place();
@@ -55,6 +55,7 @@ T shuffle(T value, int from) {
 #define threadIdx (::emulated::place().thread)
 #define blockIdx (::emulated::place().block)
 #define gridDim (::emulated::place().grid)
+#define blockDim (::emulated::place().threads)
 
 inline uint32_t __float_as_uint(float value) {
   uint32_t bits;
