@@ -1,6 +1,8 @@
 // Times the ops of the CUDA back end, each against what bounds it: the bandwidth of a copy measured
-// here, or the fastest product measured here. Then a training step of GPT-2.
-//   cuda_speed [--quick] [--precision bfloat16|tf32|float32]
+// here, or the fastest product measured here. Then training steps of GPT-2, with a vocabulary that
+// products like and with its own. With --large only steps, of a GPT-2 of about 1,000 M parameters.
+// bench/gpu/torch_baseline.py runs the same steps.
+//   cuda_speed [--quick] [--large] [--precision bfloat16|tf32|float32]
 // Exit code 77 without a GPU.
 
 #include <algorithm>
@@ -29,13 +31,15 @@ constexpr int kRounds = 5;  // The median counts.
 
 struct Options {
   bool is_quick = false;
+  bool is_large = false;
   std::string precision = "bfloat16";
 };
 
 /// Sizes of one GPT-2 micro-batch, or of a smoke test.
 struct Sizes {
-  explicit Sizes(bool is_quick) {
-    if (!is_quick) return;
+  explicit Sizes(const Options& options) {
+    if (options.is_large) batch = 8, channels = 1792, heads = 28, layers = 24;
+    if (!options.is_quick) return;
     batch = 1, seq_len = 32, channels = 32, heads = 2, layers = 1, vocab = 256, repeats = 1;
     square = 32;
   }
@@ -372,8 +376,12 @@ int run(const Options& options) {
     std::fprintf(stderr, "no CUDA device: %s\n", std::string(device.status().message()).c_str());
     return 77;
   }
-  const Sizes sizes(options.is_quick);
+  const Sizes sizes(options);
   std::printf("%s, %s\n", (*device)->info().name.c_str(), options.precision.c_str());
+  if (options.is_large) {
+    measure_model(**device, sizes, sizes.vocab);
+    return 0;
+  }
   Table(**device, sizes).run();
   std::printf("\n");
   for (const int64_t vocab : {sizes.vocab, sizes.odd_vocab()}) {
@@ -386,14 +394,17 @@ int run(const Options& options) {
 }  // namespace skein
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // A time-out loses no line that is complete.
   skein::Options options;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--quick") == 0) {
       options.is_quick = true;
+    } else if (std::strcmp(argv[i], "--large") == 0) {
+      options.is_large = true;
     } else if (std::strcmp(argv[i], "--precision") == 0 && i + 1 < argc) {
       options.precision = argv[++i];
     } else {
-      std::fprintf(stderr, "usage: cuda_speed [--quick] [--precision NAME]\n");
+      std::fprintf(stderr, "usage: cuda_speed [--quick] [--large] [--precision NAME]\n");
       return 2;
     }
   }

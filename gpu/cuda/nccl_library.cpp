@@ -28,7 +28,8 @@ absl::StatusOr<void*> open_library() {
     }
     absl::StrAppend(&why, why.empty() ? "" : "; ", dlerror());
   }
-  return absl::UnavailableError(absl::StrCat("cannot load NCCL: ", why));
+  return absl::UnavailableError(
+      absl::StrCat("cannot load NCCL: ", why, "; SKEIN_NCCL_LIBRARY may name the file"));
 }
 
 absl::StatusOr<NcclLibrary> open() {

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kRowWarps = 4;     // Rows of a block: one warp each.
 constexpr int kColumnLanes = 8;  // Rows that a block of the column sums looks at together.
-constexpr int kBlockWarps = 8;   // Of a backward, at the most.
+constexpr int kBlockWarps = 8;   // At most, of a backward.
 /// bfloat16 numbers that a lane takes at once where they are aligned.
 constexpr int kWide = 4;
 

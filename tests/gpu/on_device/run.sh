@@ -3,9 +3,10 @@
 #   ./run.sh [--build] [--quick] [RESULTS]
 # Tests the CUDA back end, looks for bad memory accesses and races, times it, and trains with it.
 # --build makes the plugin anew from the kernels in kit/, which may have been changed here. --quick
-# leaves the slow checkers and the training out. Everything lands in RESULTS (default: ./results); at
-# the end comes one table of all steps and of all ops (also in RESULTS/table.txt), and the last line
-# says what failed. Installs nothing.
+# leaves the slow checkers, the large model and the training out. Everything lands in RESULTS (default:
+# ./results). After each step its numbers are printed, and RESULTS/table.txt holds all that there are,
+# so that whoever ends this early loses nothing; the last line says what failed. PyTorch, where it is,
+# runs the same models beside ours. Installs nothing.
 set -uo pipefail
 cd "$(dirname "$0")"
 build=0 quick=0 results=results
@@ -53,6 +54,18 @@ step() {  # name, seconds, command ...
   fi
   steps+=("$(printf '%-34s %-20s %7d' "$name" "$result" "$seconds_taken")")
   echo "== $name: $result after $seconds_taken s"
+  print_numbers "$name"
+  print_table >"$results/table.txt"
+}
+
+# What a step has measured, as far as it came.
+print_numbers() {
+  case "$1" in
+    speed | speed_tf32) grep '%$\|^copy of\|^GPT-2 of' "$results/$1.log" ;;
+    speed_large | torch*) grep '^GPT-2 of\|^PyTorch\|^no PyTorch' "$results/$1.log" ;;
+    nccl_groups) sed -n '1,40p' "$results/$1.log" ;;
+    train) tail -n 5 "$results/$1.log" ;;
+  esac
 }
 
 # The ops of both logs of cuda_speed side by side: an op's name has 34 columns there. The share is that
@@ -79,10 +92,13 @@ print_ops() {
 print_table() {
   printf '\n%-34s %-20s %7s\n' step result seconds
   printf '%s\n' "${steps[@]}"
-  grep -q '%$' "$results/speed.log" || return
+  grep -h '^PyTorch\|^GPT-2 of' "$results"/{torch,torch_large,speed,speed_large,speed_tf32}.log \
+    2>/dev/null
+  grep -qs '%$' "$results/speed.log" || return
   printf '\n%-34s %10s %11s %7s %10s %11s %7s\n' op us bfloat16 share us tf32 share
+  touch "$results/speed_tf32.log"
   print_ops "$results/speed.log" "$results/speed_tf32.log"
-  grep -h '^copy of\|^GPT-2 of' "$results/speed.log" "$results/speed_tf32.log"
+  grep -h '^copy of' "$results/speed.log" "$results/speed_tf32.log"
 }
 
 make_plugin() {
@@ -115,20 +131,29 @@ step llama_ops 120 bin/gpu_cuda_llama_ops_test
 step model 120 bin/gpu_cuda_model_test
 step memory 120 bin/gpu_cuda_memory_test
 step speed 120 bin/cuda_speed
+if python3 -c 'import torch' 2>/dev/null; then
+  step torch 180 python3 torch_baseline.py --models small
+fi
+if [ $quick -eq 0 ]; then
+  step speed_large 120 bin/cuda_speed --large
+  if python3 -c 'import torch' 2>/dev/null; then
+    step torch_large 180 python3 torch_baseline.py --models 1b
+  fi
+fi
 step speed_tf32 120 bin/cuda_speed --precision tf32
 # Ranks are processes on this one GPU.
-nccl=$(ls "$cuda"/lib64/libnccl.so.2 "$cuda"/lib/libnccl.so.2 2>/dev/null | head -1)
+nccl=${SKEIN_NCCL_LIBRARY:-}
+[ -n "$nccl" ] || nccl=$(ls "$cuda"/lib64/libnccl.so.2 "$cuda"/lib/libnccl.so.2 2>/dev/null | head -1)
 [ -n "$nccl" ] || nccl=$(find / -xdev -name libnccl.so.2 -print -quit 2>/dev/null)
 if [ -n "$nccl" ]; then
-  export SKEIN_NCCL_LIBRARY=${SKEIN_NCCL_LIBRARY:-$nccl}
+  export SKEIN_NCCL_LIBRARY=$nccl
   if [ $quick -eq 0 ]; then
     step nccl_groups 560 bin/nccl_groups
   else
     step nccl_groups 240 bin/nccl_groups --ranks-max 4 --changes 10 --rounds 20
   fi
-  sed -n '1,40p' "$results/nccl_groups.log"
 else
-  echo "== NCCL is not here: groups of GPUs were not checked"
+  echo "== NCCL is not here: groups of GPUs were not checked; set SKEIN_NCCL_LIBRARY to libnccl.so.2"
 fi
 if [ $quick -eq 0 ]; then
   if command -v compute-sanitizer >/dev/null; then
@@ -163,7 +188,6 @@ path = "$results/numbers.txt"
 type = "cuda"
 JOB
   step train 180 bin/skein train "$results/job.toml"
-  tail -n 5 "$results/train.log"
   if grep -rh 'no CUDA device' "$results"/run/*/logs; then failed+=(train_on_the_gpu); fi
 fi
 
