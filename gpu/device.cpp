@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/host/host_memory.hpp"
+#include "plans/base/check.hpp"
 
 namespace skein::gpu {
 
@@ -19,6 +20,13 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 
 Buffer::~Buffer() {
   if (data_ != nullptr) release_(data_);
+}
+
+Buffer allocate_visible(Device& device, int64_t bytes) {
+  absl::StatusOr<Buffer> memory = device.allocate_host_visible(bytes);
+  if (!memory.ok()) memory = allocate_host(bytes);
+  SKEIN_CHECK(memory.ok()) << memory.status();
+  return *std::move(memory);
 }
 
 absl::StatusOr<Buffer> Device::allocate_host_visible(int64_t bytes) { return allocate_host(bytes); }

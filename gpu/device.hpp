@@ -162,6 +162,10 @@ std::unique_ptr<Device> make_slowed_device(std::unique_ptr<Device> inner, double
 /// as above.
 std::unique_ptr<Device> make_sleep_device(const SleepProfile& profile, double speed = 1.0,
                                           plans::Scenario scenario = {});
+/// What `device` copies from and to fastest, or other host memory where it has no more of that.
+/// Ends the process if there is none at all.
+Buffer allocate_visible(Device& device, int64_t bytes);
+
 /// How long a device that only sleeps does so for `share` of a work of this kind, neither kWarmUp
 /// nor kOther, at `speed` > 0.
 double sleep_us(const SleepProfile& profile, WorkKind kind, double share, double speed);

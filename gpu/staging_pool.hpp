@@ -4,23 +4,27 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
+
+#include "gpu/device.hpp"
 
 namespace skein::gpu {
 
-/// Host memory for tensors on their way out, all of one size. A handle gives its memory back to the
-/// pool when its last copy goes, on whatever thread that is. Thread-safe.
+/// Host memory for tensors on their way out, all of one size, which the device copies to and from
+/// directly. A handle gives its memory back to the pool when its last copy goes, on whatever thread
+/// that is. Thread-safe.
 class StagingPool : public std::enable_shared_from_this<StagingPool> {
  public:
-  using Handle = std::shared_ptr<std::vector<float>>;
+  using Handle = std::shared_ptr<std::span<float>>;
 
-  static std::shared_ptr<StagingPool> create(int64_t floats) {
-    return std::shared_ptr<StagingPool>(new StagingPool(floats));  // Constructor is private.
+  static std::shared_ptr<StagingPool> create(std::shared_ptr<Device> device, int64_t floats) {
+    return std::shared_ptr<StagingPool>(new StagingPool(std::move(device), floats));  // Private.
   }
 
   /// Memory with undefined contents. Grows when all is in use: the schedule bounds how often.
   Handle take() {
-    std::unique_ptr<std::vector<float>> memory;
+    Buffer memory;
     {
       std::lock_guard lock(mutex_);
       if (!free_.empty()) {
@@ -28,25 +32,38 @@ class StagingPool : public std::enable_shared_from_this<StagingPool> {
         free_.pop_back();
       }
     }
-    if (!memory) memory = std::make_unique<std::vector<float>>(static_cast<size_t>(floats_));
-    auto give_back = [pool = weak_from_this()](std::vector<float>* raw) {
-      std::unique_ptr<std::vector<float>> returned(raw);
-      if (auto alive = pool.lock()) alive->put(std::move(returned));
+    if (memory.data() == nullptr) memory = allocate_visible(*device_, float_bytes(floats_));
+    struct Tensor {
+      std::weak_ptr<StagingPool> pool;
+      std::shared_ptr<Device> device;  // Outlives its memory, also where the pool does not.
+      Buffer memory;
+      std::span<float> values;
     };
-    return Handle(memory.release(), give_back);
+    auto* raw = std::make_unique<Tensor>().release();
+    raw->pool = weak_from_this();
+    raw->device = device_;
+    raw->memory = std::move(memory);
+    raw->values = {raw->memory.floats(), static_cast<size_t>(floats_)};
+    const std::shared_ptr<Tensor> tensor(raw, [](Tensor* ended) {
+      const std::unique_ptr<Tensor> owned(ended);
+      if (auto alive = owned->pool.lock()) alive->put(std::move(owned->memory));
+    });
+    return Handle(tensor, &tensor->values);
   }
 
  private:
-  explicit StagingPool(int64_t floats) : floats_(floats) {}
+  StagingPool(std::shared_ptr<Device> device, int64_t floats)
+      : device_(std::move(device)), floats_(floats) {}
 
-  void put(std::unique_ptr<std::vector<float>> memory) {
+  void put(Buffer memory) {
     std::lock_guard lock(mutex_);
     free_.push_back(std::move(memory));
   }
 
+  const std::shared_ptr<Device> device_;  // Before its memory.
   const int64_t floats_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<std::vector<float>>> free_;
+  std::vector<Buffer> free_;
 };
 
 }  // namespace skein::gpu

@@ -20,7 +20,10 @@ net::ReducerOptions group_reducer(const plans::JobSpec& job, const plans::PlanPa
   options.own_share = static_cast<double>(plans::replica_of(plan, replica.id).rows.count) /
                       static_cast<double>(plan.microbatch_rows);
   options.tensor_floats = stage_tensor_floats(replica.options.model, replica.options.layers);
-  options.whole = replica.model->stage_gradients().data();
+  // A plain sum needs to know of no tensor, and may be added up by the devices.
+  const bool is_plain =
+      options.kind == plans::ReducerKind::kSum || options.kind == plans::ReducerKind::kMean;
+  if (!is_plain) options.whole = replica.model->stage_gradients().data();
   const bool goes_by_hosts =
       options.kind == plans::ReducerKind::kHiTopK || options.kind == plans::ReducerKind::kHiSum;
   if (!goes_by_hosts) return options;

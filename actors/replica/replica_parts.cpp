@@ -77,12 +77,13 @@ void open(ReplicaParts& parts, const ReplicaConfig& config, const ReplicaHooks& 
   parts.device = std::make_unique<DeviceWork>(
       DeviceWork::Options{plan, worker, hooks.submit, hooks.now_us, !program.moves_tokens()});
   parts.traffic = std::make_unique<TensorTraffic>(
-      TensorTraffic::Options{plan, row_floats, tied_floats, linked, config.plane, config.addresses,
-                             hooks.on_tensor, !program.moves_tokens()},
+      TensorTraffic::Options{plan, row_floats, tied_floats, linked, config.device, config.plane,
+                             config.addresses, hooks.on_tensor, !program.moves_tokens()},
       parts.replicas);
   if (program.moves_tokens()) {
     parts.tokens = std::make_unique<TokenTraffic>(
-        TokenTraffic::Options{plan, row_floats, config.plane, config.addresses, hooks.on_tensor},
+        TokenTraffic::Options{plan, row_floats, config.device, config.plane, config.addresses,
+                              hooks.on_tensor},
         parts.replicas);
   }
   const bool shares_device = !config.device_groups.empty() || !config.links.empty();
@@ -101,8 +102,8 @@ void open(ReplicaParts& parts, const ReplicaConfig& config, const ReplicaHooks& 
                              hooks.now_us},
       parts.replicas, *parts.operations);
   parts.copies = std::make_unique<StateCopies>(
-      StateCopies::Options{config.job.model, plan.generation, config.shards, config.snapshot_peers,
-                           config.addresses, hooks.shard_listener,
+      StateCopies::Options{config.job.model, config.device, plan.generation, config.shards,
+                           config.snapshot_peers, config.addresses, hooks.shard_listener,
                            SnapshotListener(config.listener)},
       parts.replicas);
   if (!program.averages_weights()) return;

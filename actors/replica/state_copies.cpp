@@ -15,7 +15,8 @@ StateCopies::StateCopies(Options options, const StageReplicas& replicas)
   for (const auto& [stage, replica] : replicas) {
     const plans::LayerRange& layers = replica.parts.options.layers;
     for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
-      memory_[layer] = gpu::StagingPool::create(layer_state_floats(options_.model, layer));
+      memory_[layer] =
+          gpu::StagingPool::create(options_.device, layer_state_floats(options_.model, layer));
     }
   }
 }
@@ -50,7 +51,7 @@ gpu::Work StateCopies::keep(const StageReplica& replica, uint64_t steps_done) {
   const plans::LayerRange& layers = replica.parts.options.layers;
   request->state.layers = layers;
   for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
-    request->state.copies[layer] = as_tensor(memory_.at(layer)->take());
+    request->state.copies[layer] = memory_.at(layer)->take();
   }
   gpu::Work work;
   work.run = [request, model = replica.parts.model, spec = options_.model, shards = options_.shards,

@@ -21,6 +21,7 @@ class StateCopies {
  public:
   struct Options {
     plans::ModelSpec model;
+    std::shared_ptr<gpu::Device> device;
     uint64_t generation = 0;
     ShardIo shards;
     std::map<int32_t, plans::WorkerId> snapshot_peers;  // By stage; none: nobody keeps it.

@@ -18,15 +18,6 @@ bool hands_over(const StageReplica& replica, const StageReplicas& replicas) {
 
 }  // namespace
 
-net::TensorHandle as_tensor(gpu::StagingPool::Handle memory) {
-  struct Tensor {
-    gpu::StagingPool::Handle memory;
-    std::span<float> span;
-  };
-  auto tensor = std::make_shared<Tensor>(Tensor{memory, *memory});
-  return net::TensorHandle(tensor, &tensor->span);
-}
-
 Kind to_schema(plans::InputKind kind) {
   switch (kind) {
     case plans::InputKind::kActivation:
@@ -66,14 +57,16 @@ TensorTraffic::TensorTraffic(Options options, const StageReplicas& replicas)
   }
   if (!options_.follows_routes) return;
   for (const auto& [stage, replica] : replicas) {
-    staging_[stage] = gpu::StagingPool::create(replica.rows.count * options_.row_floats);
+    staging_[stage] =
+        gpu::StagingPool::create(options_.device, replica.rows.count * options_.row_floats);
     open_inputs(replica);
     if (replica.tied_end) open_tied(replica);
   }
 }
 
 void TensorTraffic::open_tied(const StageReplica& replica) {
-  if (!tied_staging_) tied_staging_ = gpu::StagingPool::create(options_.tied_floats);
+  if (!tied_staging_)
+    tied_staging_ = gpu::StagingPool::create(options_.device, options_.tied_floats);
   if (here_.contains(*replica.tied_end)) return;
   net::TensorInbox::StreamSpec stream;
   stream.generation = options_.plan.generation;
@@ -91,7 +84,7 @@ net::TensorHandle TensorTraffic::add_tied(const StageReplica& from, uint64_t ste
   out.tied = Outgoing::Tied{};
   Outgoing::Tied& tied = *out.tied;
   tied.key = {options_.plan.generation, from.tied_end->value, kind, step, 0};
-  tied.values = as_tensor(tied_staging_->take());
+  tied.values = tied_staging_->take();
   tied.sender = from.parts.id.value;
   if (!here_.contains(*from.tied_end)) {
     const plans::WorkerId worker = plans::replica_of(options_.plan, *from.tied_end).worker;
@@ -160,7 +153,7 @@ Outgoing TensorTraffic::outgoing(const StageReplica& from, Kind kind, uint64_t s
   const auto& routes = kind == Kind::GRADIENT ? from.routes_backward : from.routes_forward;
   Outgoing out;
   if (routes.empty()) return out;
-  out.memory = as_tensor(staging_.at(from.stage)->take());
+  out.memory = staging_.at(from.stage)->take();
   if (handing_over_.contains(kind == Kind::GRADIENT ? from.stage - 1 : from.stage)) {
     out.handed_over = net::TensorKey{options_.plan.generation, routes.front().to.value, kind, step,
                                      static_cast<uint32_t>(microbatch)};

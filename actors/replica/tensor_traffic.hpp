@@ -20,7 +20,6 @@ namespace skein::actors {
 inline constexpr uint32_t kValidationTensorsMax = 4;
 
 /// Pooled memory as a tensor that gives it back with its last handle.
-net::TensorHandle as_tensor(gpu::StagingPool::Handle memory);
 
 net::schema::TensorKind to_schema(plans::InputKind kind);
 plans::InputKind from_schema(net::schema::TensorKind kind);
@@ -34,6 +33,7 @@ class TensorTraffic {
     int64_t row_floats = 0;    // T * C
     int64_t tied_floats = 0;   // V * C
     std::set<int32_t> linked;  // Stages in front of a link of devices.
+    std::shared_ptr<gpu::Device> device;
     std::shared_ptr<net::DataPlane> plane;
     std::map<plans::WorkerId, std::string> addresses;  // The workers' data planes.
     OnTensor on_tensor;                                // What arrives.

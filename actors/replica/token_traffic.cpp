@@ -16,7 +16,8 @@ using Kind = net::schema::TensorKind;
 TokenTraffic::TokenTraffic(Options options, const StageReplicas& replicas)
     : options_(std::move(options)) {
   for (const auto& [stage, replica] : replicas) {
-    staging_[stage] = gpu::StagingPool::create(replica.rows.count * options_.row_floats);
+    staging_[stage] =
+        gpu::StagingPool::create(options_.device, replica.rows.count * options_.row_floats);
     // Others may be a step ahead.
     const auto tokens = static_cast<uint32_t>(
         2 * plans::passes_of(options_.plan, plans::replica_of(options_.plan, replica.parts.id)));
@@ -87,7 +88,7 @@ net::DataPlane::Rows TokenTraffic::rows_to(plans::ReplicaId to, const StageRepli
 net::TensorHandle TokenTraffic::make_activation(const StageReplica& from, uint64_t step,
                                                 int32_t token) {
   if (from.stage + 1 == options_.plan.stage_count) return nullptr;
-  net::TensorHandle memory = as_tensor(staging_.at(from.stage)->take());
+  net::TensorHandle memory = staging_.at(from.stage)->take();
   activations_[{step, from.stage, token}] = memory;
   return memory;
 }
@@ -112,7 +113,7 @@ Outgoing TokenTraffic::gradient(const StageReplica& from, uint64_t step, int32_t
                                 const std::vector<plans::ReplicaId>& holders) {
   Outgoing out;
   if (from.stage == 0) return out;
-  out.memory = as_tensor(staging_.at(from.stage)->take());
+  out.memory = staging_.at(from.stage)->take();
   out.plane = options_.plane;
   const auto count = static_cast<int64_t>(holders.size());
   const int64_t rows = from.rows.count / count;
@@ -128,7 +129,7 @@ Outgoing TokenTraffic::gradient(const StageReplica& from, uint64_t step, int32_t
 Outgoing TokenTraffic::validation(const StageReplica& from, uint64_t step, int32_t piece) {
   Outgoing out;
   if (from.stage + 1 == options_.plan.stage_count) return out;
-  out.memory = as_tensor(staging_.at(from.stage)->take());
+  out.memory = staging_.at(from.stage)->take();
   out.plane = options_.plane;
   const plans::ReplicaId to = plans::stage_at(options_.plan, from.stage + 1).first;
   out.parts.emplace_back(address_of(to),

@@ -26,6 +26,7 @@ class TokenTraffic {
   struct Options {
     plans::PlanPart plan;
     int64_t row_floats = 0;  // T * C
+    std::shared_ptr<gpu::Device> device;
     std::shared_ptr<net::DataPlane> plane;
     std::map<plans::WorkerId, std::string> addresses;  // Data planes, with this worker's own.
     OnTensor on_tensor;                                // What arrives.

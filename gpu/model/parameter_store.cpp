@@ -49,7 +49,8 @@ absl::StatusOr<ParameterStore> ParameterStore::create(const StageModelOptions& o
     SKEIN_ASSIGN_OR_RETURN(store.rounded_, device.allocate(total * bytes_of(store.operands_)));
   }
   if (!device.info().is_host_memory) {
-    SKEIN_ASSIGN_OR_RETURN(store.host_gradients_, device.allocate_host_visible(bytes));
+    store.host_gradients_ = std::make_unique<HostGradients>();
+    store.device_ = &device;
   }
   if (device.info().computes) SKEIN_RETURN_IF_ERROR(store.draw_weights(options.seed, device));
   return store;
@@ -116,26 +117,30 @@ std::vector<ParameterStore::Range> ParameterStore::ranges_of(const GradientParts
 }
 
 float* ParameterStore::visible_gradients() const {
-  return host_gradients_.data() != nullptr ? host_gradients_.floats() : gradients_.floats();
+  if (!host_gradients_) return gradients_.floats();
+  const std::lock_guard lock(host_gradients_->mutex);
+  Buffer& memory = host_gradients_->memory;
+  if (memory.data() == nullptr) memory = allocate_visible(*device_, gradients_.bytes());
+  return memory.floats();
 }
 
 void ParameterStore::show_gradients(Ops& ops, size_t begin, size_t end,
                                     const GradientParts& parts) const {
-  if (host_gradients_.data() == nullptr) return;
+  if (!host_gradients_) return;
   for (Range range : ranges_of(parts)) {
     range.begin = std::max(range.begin, offsets_[begin]);
     range.end = std::min(range.end, offsets_[end]);
     if (range.begin >= range.end) continue;
     ops.copy_out(gradients_.floats() + range.begin,
-                 {host_gradients_.floats() + range.begin, range.size()});
+                 {visible_gradients() + range.begin, range.size()});
   }
 }
 
 void ParameterStore::take_gradients(Ops& ops, const GradientParts& parts) const {
-  if (host_gradients_.data() == nullptr) return;
+  if (!host_gradients_) return;
   for (const Range& range : ranges_of(parts)) {
     if (range.begin == range.end) continue;
-    ops.copy_in({host_gradients_.floats() + range.begin, range.size()},
+    ops.copy_in({visible_gradients() + range.begin, range.size()},
                 gradients_.floats() + range.begin);
   }
 }
@@ -153,10 +158,10 @@ void ParameterStore::copy_tied_gradient(Ops& ops, std::span<float> out) const {
 void ParameterStore::add_tied_gradient(Ops& ops, std::span<const float> values) const {
   check_tied(values.size());
   const float* from = values.data();
-  if (host_gradients_.data() != nullptr) {
+  if (host_gradients_) {
     // The device reads that memory, too; nothing else is in it where no group adds up gradients.
-    std::copy(values.begin(), values.end(), host_gradients_.floats() + tied_begin_);
-    from = host_gradients_.floats() + tied_begin_;
+    std::copy(values.begin(), values.end(), visible_gradients() + tied_begin_);
+    from = visible_gradients() + tied_begin_;
   }
   float* own = gradients_.floats() + tied_begin_;
   ops.add(own, from, own, tied_end_ - tied_begin_);

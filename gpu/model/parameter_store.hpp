@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -64,6 +66,8 @@ class ParameterStore {
  private:
   absl::Status draw_weights(uint64_t seed, Device& device);
   absl::StatusOr<float*> state(size_t parameter, StateKind kind, size_t floats) const;
+  /// Allocates them when they are first wanted, which is never where devices add up among
+  /// themselves. Any thread may call.
   float* visible_gradients() const;
   /// In floats, from the first parameter on.
   struct Range {
@@ -82,7 +86,13 @@ class ParameterStore {
   NumberType operands_ = NumberType::kFloat32;
   Buffer rounded_;  // Has the type `operands_`, unless that is the weights' own.
   bool is_rounded_ = false;
-  Buffer host_gradients_;  // Only where the host does not see the device's memory.
+  /// Gradients where the host sees them, of a device whose memory it does not; empty until wanted.
+  struct HostGradients {
+    std::mutex mutex;
+    Buffer memory;
+  };
+  std::unique_ptr<HostGradients> host_gradients_;  // Null: the host sees the device's.
+  Device* device_ = nullptr;
 };
 
 }  // namespace skein::gpu

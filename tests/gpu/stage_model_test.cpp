@@ -503,5 +503,55 @@ TEST(StageModel, RefusesWhatDoesNotFit) {
   });
 }
 
+/// A host device that says that its memory is out of the host's sight, and counts what is asked of
+/// it that is not.
+class FarDevice final : public Device {
+ public:
+  FarDevice() : inner_(make_host_device(1)), info_(inner_->info()) { info_.is_host_memory = false; }
+  const DeviceInfo& info() const override { return info_; }
+  absl::StatusOr<Buffer> allocate(int64_t bytes) override { return inner_->allocate(bytes); }
+  absl::StatusOr<Buffer> allocate_host_visible(int64_t bytes) override {
+    visible_bytes += bytes;
+    return inner_->allocate_host_visible(bytes);
+  }
+  absl::Status run(Work work) override { return inner_->run(std::move(work)); }
+
+  int64_t visible_bytes = 0;
+
+ private:
+  std::unique_ptr<Device> inner_;
+  DeviceInfo info_;
+};
+
+TEST(StageModel, TakesPinnedMemoryForGradientsOnlyIfTheHostWantsThem) {
+  FarDevice device;
+  StageModelOptions options;
+  options.model = tiny_model(true);
+  options.layers = {0, plans::layer_count(options.model)};
+  options.rows = 2;
+  options.seq_len = kSeqLen;
+  const auto model = StageModel::create(options, device).value();
+  const std::vector<int32_t> tokens(2 * kSeqLen, 3);
+  double norm = 0;
+  const auto step = [&](bool shares) {
+    return device.run({WorkKind::kOther, [&](Ops& ops) {
+                         absl::Status status = model->start_step(ops, 1);
+                         status.Update(model->forward(ops, 0, {tokens, tokens, {}}, {}));
+                         status.Update(model->backward(ops, 0, {}, {}));
+                         if (shares) status.Update(model->share_gradients(ops, options.layers));
+                         status.Update(model->gradient_norm_squared(ops, &norm));
+                         return status;
+                       }});
+  };
+  ASSERT_TRUE(step(false).ok());
+  EXPECT_EQ(device.visible_bytes, 0);
+  ASSERT_TRUE(step(true).ok());
+  const std::span<float> shown = model->stage_gradients();
+  EXPECT_EQ(device.visible_bytes, static_cast<int64_t>(shown.size_bytes()));
+  double squares = 0;
+  for (float value : shown) squares += double{value} * double{value};
+  EXPECT_NEAR(squares, norm, 1e-6 * norm);
+}
+
 }  // namespace
 }  // namespace skein::gpu

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpu/device.hpp"
 #include "plans/plan/pipeline_cuts.hpp"
 #include "plans/plan/plan_part.hpp"
 #include "tests/actors/averaging/flying_plane.hpp"
@@ -38,6 +39,7 @@ struct TwoStages {
     TensorTraffic::Options options;
     options.plan = part;
     options.row_floats = 3;
+    options.device = gpu::make_host_device(1);
     options.plane = plane;
     options.addresses = addresses;
     options.on_tensor = [this](const net::TensorKey& key, net::TensorHandle tensor) {
