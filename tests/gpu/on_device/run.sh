@@ -130,6 +130,7 @@ step rounding 60 bin/gpu_cuda_rounding_test
 step llama_ops 120 bin/gpu_cuda_llama_ops_test
 step model 120 bin/gpu_cuda_model_test
 step memory 120 bin/gpu_cuda_memory_test
+step shapes 240 bin/gpu_cuda_shapes_test
 step speed 120 bin/cuda_speed
 if python3 -c 'import torch' 2>/dev/null; then
   step torch 180 python3 torch_baseline.py --models small
