@@ -96,6 +96,8 @@ def read_commands(build):
     commands = {}
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
         for entry in json.load(file):
+            if entry["file"].endswith(".cu"):
+                continue  # What nvcc takes; headers beside it are read as those of the folder above.
             words = plain_command(entry)
             for source in sources_of(entry["file"]):
                 own = [source if word == entry["file"] else word for word in words]
