@@ -76,8 +76,9 @@ TEST_P(CudaShapes, FusedOpsAreWhatTheyAreMadeOf) {
 }
 
 TEST_P(CudaShapes, AttendToAWholeMicroBatch) {
-  const Ops::Attention shape{large(16, 2), large(1024, 70), large(12, 2), large(768, 128)};
-  const int64_t n = shape.batch * shape.seq_len, c = shape.channels;
+  const int64_t heads = large(12, 2);
+  const Ops::Attention shape{large(16, 2), large(1024, 70), heads, heads, 64};
+  const int64_t n = shape.batch * shape.seq_len, c = shape.query_width();
   compare("attention", {tolerance_of(1e-4, kRounded)}, [&](Bench& bench) {
     const Activations qkv = bench.activations(random_values(3 * n * c, 1));
     const Activations dout = bench.activations(random_values(n * c, 2));
