@@ -298,16 +298,26 @@ int run(int argc, char** argv) {
 
   GenerateOptions generating;
   CLI::App* generate_verb = app.add_subcommand("generate", "draw text from a checkpoint");
-  generate_verb->add_option("checkpoint", generating.checkpoint, "checkpoint or run folder")
+  generate_verb
+      ->add_option("checkpoint", generating.checkpoint,
+                   "checkpoint, run folder or folder in Hugging Face's form")
       ->required();
   generate_verb->add_option("--prompt", generating.prompt, "text to go on from");
   generate_verb->add_option("--tokens", generating.tokens, "number of tokens to draw")
       ->capture_default_str();
-  generate_verb->add_option("--temperature", generating.temperature, "0: always the likeliest")
+  generate_verb
+      ->add_option("--temperature", generating.sampling.temperature, "0: always the likeliest")
       ->capture_default_str();
   generate_verb
-      ->add_option("--top-k", generating.top_k, "draw among the K likeliest tokens; 0: among all")
+      ->add_option("--top-k", generating.sampling.top_k,
+                   "draw among the K likeliest tokens; 0: among all")
       ->capture_default_str();
+  generate_verb
+      ->add_option("--top-p", generating.sampling.top_p,
+                   "of these, among the likeliest that together have probability P")
+      ->capture_default_str();
+  generate_verb->add_flag("!--ignore-eos", generating.stops, "go on behind the model's end token");
+  generate_verb->add_flag("!--no-cache", generating.caches)->group("");  // To compare with.
   generate_verb->add_option("--seed", generating.seed, "seed of the draws")->capture_default_str();
   generate_verb->add_option("--threads", generating.threads, "host threads")
       ->capture_default_str()

@@ -199,7 +199,7 @@ absl::Status print_sample(const TrainRun& run, std::ostream& out) {
   generating.checkpoint = run.folder().path;
   generating.prompt = kPrompt;
   generating.tokens = kSampleTokens;
-  generating.temperature = 0.6;
+  generating.sampling.temperature = 0.6;
   return generate(generating, out);
 }
 

@@ -5,22 +5,24 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "cli/verbs/draw_token.hpp"
 
 namespace skein::cli {
 
 struct GenerateOptions {
-  std::string checkpoint;  // A checkpoint folder or a run folder.
+  std::string checkpoint;  // A checkpoint, a run folder or a folder in Hugging Face's form.
   std::string prompt = "\n";
-  int64_t tokens = 300;      // To draw, >= 1.
-  double temperature = 0.8;  // 0: always the likeliest.
-  int64_t top_k = 40;        // Among so many likeliest; 0: all.
+  int64_t tokens = 300;  // To draw, >= 1.
+  Sampling sampling;
   uint64_t seed = 1;
   int64_t threads = 1;
+  bool stops = true;   // At the model's end token, which is not written.
+  bool caches = true;  // Keys and values; without, all is computed anew for each token.
 };
 
 /// Draws text from a trained model and writes it as it is drawn: UTF-8 for a byte-level model (V at
 /// most 256), else token numbers separated by spaces, for which the prompt must be numbers too.
-/// Errors of `gpu::CheckpointReader`; InvalidArgument for options out of range.
+/// Errors of `ModelSource`; InvalidArgument for options out of range.
 absl::Status generate(const GenerateOptions& options, std::ostream& out);
 
 }  // namespace skein::cli

@@ -2,6 +2,7 @@
 #include <array>
 #include <utility>
 
+#include "gpu/model/key_value_cache.hpp"
 #include "gpu/model/layer.hpp"
 #include "plans/job/block_parameters.hpp"
 
@@ -62,7 +63,7 @@ class Block final : public Layer {
     ops.linear(linear(c_, qkv_), s.normed1, m[BlockPart::kQkvWeight], m[BlockPart::kQkvBias],
                s.qkv);
     if (is_rotary_) ops.rotate({attention_, memory.turns, false}, s.qkv);
-    ops.attention_forward(attention_, s.qkv, s.attended, s.log_sum_exp);
+    attend(ops, memory.cache, s);
     ops.linear_residual(linear(heads_, c_), s.attended, m[BlockPart::kProjectionWeight],
                         m[BlockPart::kProjectionBias], memory.input, s.middle);
     ops.norm_forward({s.middle, w[BlockPart::kNorm2Weight], w[BlockPart::kNorm2Bias], s.normed2,
@@ -132,6 +133,16 @@ class Block final : public Layer {
     Numbers dmiddle;  // [N, C]
     Numbers dqkv;     // [N, (H + 2 K) D]
   };
+
+  void attend(Ops& ops, KeyValueCache* cache, const Stash& s) const {
+    const bool has_past = cache != nullptr && cache->length() > 0;
+    if (cache != nullptr) cache->append(attention_, s.qkv.floats());
+    if (has_past) {
+      cache->attend(attention_, s.qkv.floats(), s.attended.floats());
+    } else {
+      ops.attention_forward(attention_, s.qkv, s.attended, s.log_sum_exp);
+    }
+  }
 
   void activate(Ops& ops, const Parts<ConstNumbers>& m, const Stash& s) const {
     const Ops::Linear up = linear(c_, up_);

@@ -166,19 +166,6 @@ class TransformerStage final : public StageModel {
     return absl::OkStatus();
   }
 
-  absl::Status logits(Ops& ops, const Input& input, int64_t position,
-                      std::span<float> logits) override {
-    const bool fits = has_head_ && position >= 0 && position < shape_.seq_len &&
-                      static_cast<int64_t>(logits.size()) == options_.model.vocab_size;
-    if (!fits) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("no logits of position ", position, " for ", logits.size(), " symbols"));
-    }
-    const ConstNumbers last = pass_through(ops, input);
-    head_.logits(ops, parameters_.head, last, position, head_memory(), logits);
-    return absl::OkStatus();
-  }
-
   double loss_sum() const override { return loss_sum_; }
   int64_t loss_tokens() const override { return loss_tokens_; }
   void reset_loss() override {

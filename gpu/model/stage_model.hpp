@@ -113,10 +113,6 @@ class StageModel {
                                             const plans::LayerRange& layers) = 0;
   /// Forward without a stash; adds to the loss sums. Same spans as `forward`.
   virtual absl::Status evaluate(Ops& ops, const Input& input, std::span<float> output) = 0;
-  /// Forward of the last layer for text generation: logits [V] of position `position` of row 0.
-  /// Only if has_head(); `input` as for `evaluate`, targets unused.
-  virtual absl::Status logits(Ops& ops, const Input& input, int64_t position,
-                              std::span<float> logits) = 0;
 
   /// Sum of the token losses and number of tokens counted since `start_step` or `reset_loss`.
   virtual double loss_sum() const = 0;

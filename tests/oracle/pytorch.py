@@ -160,6 +160,12 @@ def check_gradients(program, name, weights, ours):
                    f"worst {worst:.1e} {where}")
 
 
+def context_begin(count):
+    """Behind a full window the context moves on by halves of it."""
+    half = JOB["seq_len"] // 2
+    return max(0, -(-(count - JOB["seq_len"]) // half) * half)
+
+
 def check_generation(program, model):
     """Greedy samples, from prompts shorter and longer than the window that was trained."""
     name = model.__name__
@@ -171,7 +177,7 @@ def check_generation(program, model):
     for length in (1, 20, JOB["seq_len"] - 1, JOB["seq_len"], JOB["seq_len"] + 1, len(text)):
         tokens = list(text[:length])
         for _ in range(SAMPLED):
-            window = torch.tensor([tokens[-JOB["seq_len"]:]])
+            window = torch.tensor([tokens[context_begin(len(tokens)):]])
             tokens.append(int(model(weights, window)[0, -1].argmax()))
         result = subprocess.run(
             [program.skein, "generate", folder, "--prompt", text[:length].decode(), "--tokens",

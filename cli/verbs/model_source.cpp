@@ -1,0 +1,44 @@
+#include "cli/verbs/model_source.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "gpu/checkpoint/checkpoint_names.hpp"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::cli {
+
+namespace fs = std::filesystem;
+
+absl::StatusOr<ModelSource> ModelSource::open(const std::string& path) {
+  ModelSource source;
+  std::error_code error;
+  const fs::path folder(path);
+  if (fs::exists(folder / gpu::kConfigName, error) &&
+      !fs::exists(folder / gpu::kCompleteName, error)) {
+    SKEIN_ASSIGN_OR_RETURN(source.weights_, gpu::WeightsFolder::open(path));
+    source.folder_ = path;
+    return source;
+  }
+  SKEIN_ASSIGN_OR_RETURN(source.checkpoint_, gpu::CheckpointReader::open(path));
+  source.folder_ = source.checkpoint_->folder();
+  return source;
+}
+
+const plans::ModelSpec& ModelSource::model() const {
+  return weights_ ? weights_->model() : checkpoint_->model();
+}
+
+int64_t ModelSource::positions() const {
+  if (weights_) return model().positions;
+  const gpu::TrainerState& state = checkpoint_->trainer_state();
+  // Before the first step the weights are those that training begins with.
+  return state.steps_done == 0 ? model().positions
+                               : std::clamp<int64_t>(state.seq_len, 1, model().positions);
+}
+
+absl::Status ModelSource::read(const std::string& name, std::span<float> out) const {
+  return weights_ ? weights_->read(name, out) : checkpoint_->read(name, out);
+}
+
+}  // namespace skein::cli

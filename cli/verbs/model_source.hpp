@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/weights_folder.hpp"
+
+namespace skein::cli {
+
+/// A model that is there to be used, not trained: a checkpoint of ours, or a folder in Hugging
+/// Face's form.
+class ModelSource {
+ public:
+  /// `path`: a checkpoint, a run folder, whose newest checkpoint counts, or a folder with
+  /// config.json and safetensors. Errors of `gpu::CheckpointReader` and `gpu::WeightsFolder`.
+  static absl::StatusOr<ModelSource> open(const std::string& path);
+
+  const std::string& folder() const { return folder_; }
+  const plans::ModelSpec& model() const;
+  /// Positions that the model has been trained for: later ones have learned nothing.
+  int64_t positions() const;
+  /// Copies a parameter as float32.
+  absl::Status read(const std::string& name, std::span<float> out) const;
+
+ private:
+  std::string folder_;
+  std::unique_ptr<gpu::CheckpointReader> checkpoint_;  // One of the two.
+  std::unique_ptr<gpu::WeightsFolder> weights_;
+};
+
+}  // namespace skein::cli

@@ -1,0 +1,41 @@
+#include "gpu/checkpoint/generation_config.hpp"
+
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/checkpoint/checkpoint_listing.hpp"
+#include "gpu/checkpoint/checkpoint_names.hpp"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::gpu {
+namespace {
+
+constexpr const char* kKey = "eos_token_id";
+
+bool is_token(const nlohmann::json& json) {
+  return json.is_number_unsigned() && json.get<uint64_t>() <= INT32_MAX;
+}
+
+}  // namespace
+
+absl::StatusOr<std::set<int32_t>> read_end_tokens(const std::string& folder) {
+  for (const char* name : {kGenerationConfigName, kConfigName}) {
+    const std::string path = absl::StrCat(folder, "/", name);
+    if (std::error_code error; !std::filesystem::exists(path, error)) continue;
+    SKEIN_ASSIGN_OR_RETURN(const nlohmann::json json, read_json(path));
+    const auto found = json.find(kKey);
+    if (found == json.end() || found->is_null()) continue;
+    const auto all = found->is_array() ? *found : nlohmann::json::array({*found});
+    std::set<int32_t> tokens;
+    for (const nlohmann::json& token : all) {
+      if (!is_token(token)) {
+        return absl::DataLossError(absl::StrCat(path, ": ", kKey, " is no token number"));
+      }
+      tokens.insert(token.get<int32_t>());
+    }
+    return tokens;
+  }
+  return std::set<int32_t>();
+}
+
+}  // namespace skein::gpu

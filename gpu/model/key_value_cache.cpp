@@ -1,0 +1,57 @@
+#include "gpu/model/key_value_cache.hpp"
+
+#include <algorithm>
+
+#include "gpu/host/cached_attention.hpp"
+#include "plans/base/check.hpp"
+
+namespace skein::gpu {
+namespace {
+
+/// Where the parts of a row of qkv lie.
+struct Row {
+  explicit Row(const Ops::Attention& shape)
+      : heads(shape.heads),
+        key_heads(shape.kv_heads),
+        head_size(shape.head_size),
+        keys(shape.query_width()),
+        values(keys + shape.key_width()),
+        width(shape.qkv_width()) {}
+  int64_t heads, key_heads, head_size;
+  int64_t keys;    // Offset of the keys; queries begin at 0.
+  int64_t values;  // Offset of the values.
+  int64_t width;
+};
+
+}  // namespace
+
+void KeyValueCache::append(const Ops::Attention& shape, const float* qkv) {
+  SKEIN_CHECK(shape.batch == 1 && length_ + shape.seq_len <= capacity_) << length_;
+  const Row row(shape);
+  const auto size = static_cast<size_t>(row.key_heads * capacity_ * row.head_size);
+  keys_.resize(size);
+  values_.resize(size);
+  for (int64_t t = 0; t < shape.seq_len; ++t, qkv += row.width) {
+    for (int64_t head = 0; head < row.key_heads; ++head) {
+      const int64_t to = (head * capacity_ + length_ + t) * row.head_size;
+      const float* key = qkv + row.keys + head * row.head_size;
+      const float* value = qkv + row.values + head * row.head_size;
+      std::copy(key, key + row.head_size, keys_.data() + to);
+      std::copy(value, value + row.head_size, values_.data() + to);
+    }
+  }
+  length_ += shape.seq_len;
+}
+
+void KeyValueCache::attend(const Ops::Attention& shape, const float* qkv, float* out) {
+  const Row row(shape);
+  scores_.resize(static_cast<size_t>(capacity_));
+  const CachedHeads heads = {keys_.data(),  values_.data(), row.heads,
+                             row.key_heads, row.head_size,  capacity_};
+  for (int64_t t = 0; t < shape.seq_len; ++t) {
+    attend_to_cache(heads, length_ - shape.seq_len + t + 1, qkv + t * row.width, scores_.data(),
+                    out + t * row.heads * row.head_size);
+  }
+}
+
+}  // namespace skein::gpu

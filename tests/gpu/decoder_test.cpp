@@ -1,0 +1,155 @@
+#include "gpu/model/decoder.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gpu/model/stage_model.hpp"
+#include "plans/base/rng.hpp"
+
+namespace skein::gpu {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kLength = 9;
+constexpr int32_t kVocabulary = 11;
+
+/// "gpt2", "llama", or "grouped": a Llama whose four heads of ten channels share two of keys.
+plans::ModelSpec model_of(const std::string& family, bool tied) {
+  plans::ModelSpec model;
+  model.name = family == "gpt2" ? "gpt2" : "llama";
+  if (family != "gpt2") plans::apply_family(model);
+  model.vocab_size = kVocabulary;
+  model.positions = kLength;
+  model.layers = 3;
+  model.heads = 2;
+  model.channels = 12;
+  model.tied_head = tied;
+  model.init_std = 0.3;  // Large, so that every part of the model matters.
+  if (family == "grouped") {
+    model.heads = 4;
+    model.kv_heads = 2;
+    model.head_size = 10;
+  }
+  return model;
+}
+
+/// Weights for a decoder and a model that is trained, which are the same.
+class DecoderTest : public testing::Test {
+ protected:
+  void make(const plans::ModelSpec& model) {
+    StageModelOptions options;
+    options.model = model;
+    options.layers = {0, plans::layer_count(model)};
+    options.rows = 1;
+    options.seq_len = kLength;
+    options.seed = 5;
+    trained_ = StageModel::create(options, *device_).value();
+    decoder_ = Decoder::create(model, kLength, reader(), *device_).value();
+    for (int32_t& token : tokens_) token = static_cast<int32_t>(rng_.below(kVocabulary));
+  }
+  Decoder::ReadWeight reader() {
+    return [this](const std::string& name, std::span<float> out) {
+      const auto& all = trained_->parameters();
+      size_t index = 0;
+      while (all[index].name != name) ++index;
+      return trained_->read_state(index, StateKind::kWeight, out);
+    };
+  }
+  /// The loss of target `next` behind position `position`, by the model that is trained.
+  double trained_loss(int64_t position, int32_t next) {
+    std::vector<int32_t> targets(kLength, -1);
+    targets[static_cast<size_t>(position)] = next;
+    trained_->reset_loss();
+    Work work;
+    work.run = [&](Ops& ops) {
+      StageModel::Input input;
+      input.tokens = tokens_;
+      input.targets = targets;
+      return trained_->evaluate(ops, input, {});
+    };
+    EXPECT_TRUE(device_->run(std::move(work)).ok());
+    return trained_->loss_sum();
+  }
+  absl::Status extend(int64_t count, std::vector<float>& logits) {
+    Work work;
+    const auto begin = static_cast<size_t>(decoder_->length());
+    const auto added = std::span<const int32_t>(tokens_).subspan(begin, static_cast<size_t>(count));
+    work.run = [&](Ops& ops) { return decoder_->extend(ops, added, logits); };
+    return device_->run(std::move(work));
+  }
+  void expect_trained_losses(const std::vector<float>& logits) {
+    double sum = 0;
+    for (float logit : logits) sum += std::exp(logit);
+    for (int32_t next = 0; next < kVocabulary; ++next) {
+      const double loss = std::log(sum) - logits[static_cast<size_t>(next)];
+      EXPECT_NEAR(loss, trained_loss(decoder_->length() - 1, next), 1e-4) << decoder_->length();
+    }
+  }
+
+  std::unique_ptr<Device> device_ = make_host_device(2);
+  std::unique_ptr<StageModel> trained_;
+  std::unique_ptr<Decoder> decoder_;
+  plans::Rng rng_{9, 1};
+  std::vector<int32_t> tokens_ = std::vector<int32_t>(kLength);
+};
+
+TEST_F(DecoderTest, GivesTheTrainedModelsProbabilitiesHoweverTheSequenceIsCut) {
+  const std::vector<std::vector<int64_t>> cuts = {
+      {9}, {1, 1, 1, 1, 1, 1, 1, 1, 1}, {4, 1, 1, 3}, {2, 5, 2}};
+  for (const char* family : {"gpt2", "llama", "grouped"}) {
+    for (const bool tied : {true, false}) {
+      make(model_of(family, tied));
+      for (const auto& cut : cuts) {
+        decoder_->clear();
+        std::vector<float> logits(kVocabulary);
+        for (const int64_t count : cut) {
+          ASSERT_TRUE(extend(count, logits).ok());
+          expect_trained_losses(logits);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(DecoderTest, RefusesMoreTokensThanItHasPositionsAndKeepsItsSequence) {
+  make(model_of("llama", false));
+  std::vector<float> logits(kVocabulary);
+  ASSERT_TRUE(extend(8, logits).ok());
+  const std::vector<int32_t> two = {1, 2};
+  Work work;
+  work.run = [&](Ops& ops) { return decoder_->extend(ops, two, logits); };
+  EXPECT_THAT(std::string(device_->run(std::move(work)).message()), HasSubstr("behind 8 of 9"));
+  ASSERT_TRUE(extend(1, logits).ok());
+  expect_trained_losses(logits);
+}
+
+TEST_F(DecoderTest, RefusesDevicesThatComputeNothing) {
+  make(model_of("gpt2", true));
+  const auto sleeper = make_sleep_device({});
+  const auto refused = Decoder::create(model_of("gpt2", true), kLength, reader(), *sleeper);
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("on the processor only"));
+  const auto long_one = Decoder::create(model_of("gpt2", true), kLength + 1, reader(), *device_);
+  EXPECT_THAT(std::string(long_one.status().message()), HasSubstr("10 positions"));
+}
+
+TEST(ContextBegin, MovesOnByHalfAWindowWhenItIsFull) {
+  for (int64_t window : {1, 2, 5, 8}) {
+    int64_t moves = 0;
+    for (int64_t count = 1; count < 40; ++count) {
+      const int64_t begin = context_begin(count, window);
+      EXPECT_LE(count - begin, window);
+      EXPECT_GE(count - begin, std::min(count, window - std::max<int64_t>(window / 2, 1) + 1));
+      if (begin != context_begin(count - 1, window)) ++moves;
+    }
+    EXPECT_LE(moves, 39 / std::max<int64_t>(window / 2, 1)) << window;
+  }
+}
+
+}  // namespace
+}  // namespace skein::gpu
