@@ -31,6 +31,7 @@
 #include "cli/run/standard_streams.hpp"
 #include "cli/run/worker_children.hpp"
 #include "cli/verbs/compare_verb.hpp"
+#include "cli/verbs/eval_verb.hpp"
 #include "cli/verbs/generate.hpp"
 #include "cli/verbs/profile_verb.hpp"
 #include "cli/verbs/status.hpp"
@@ -53,6 +54,7 @@ constexpr const char* kFooter = R"(Examples:
   skein train --resume outputs/latest
   skein train a.toml b.toml --workers 4
   skein generate outputs/latest --prompt "In the beginning"
+  skein eval outputs/latest
   skein verify outputs/latest
   skein config show job.toml --optimizer.lr 3e-4
   skein plan job.toml examples/cluster-unequal.toml --html plan.html
@@ -103,6 +105,13 @@ int check_verb(const CLI::App& app, std::span<const std::string> words) {
   return report_error(absl::InvalidArgumentError(
       absl::StrCat("unknown command ", words.front(), suggestion(words.front(), verbs), "; ",
                    whole_name(app), " --help lists them")));
+}
+
+/// Moves the keys of [data] to `data`; returns the others.
+Overrides take_data_keys(const Overrides& given, Overrides& data) {
+  Overrides others;
+  for (const auto& each : given) (each.first.starts_with("data.") ? data : others).push_back(each);
+  return others;
 }
 
 /// The verb that was parsed, or `app` itself.
@@ -323,6 +332,9 @@ int run(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
 
+  EvalOptions evaluating;
+  CLI::App* eval_verb = add_eval_verb(app, evaluating);
+
   std::string to_verify;
   CLI::App* verify_verb = app.add_subcommand(
       "verify", "check every file and tensor of a checkpoint; a line for each fault, exit code 3");
@@ -380,6 +392,15 @@ int run(int argc, char** argv) {
     return profile(profiling, signals);
   }
   if (show_verb->parsed()) return finish(show_config(config_path, *overrides));
+  if (eval_verb->parsed()) {
+    const Overrides others = take_data_keys(*overrides, evaluating.data);
+    if (absl::Status status = refuse_job_keys("skein eval", "only those of [data] matter to it",
+                                              options_of(*eval_verb), others);
+        !status.ok()) {
+      return report_error(status);
+    }
+    return finish(evaluate(evaluating, std::cout));
+  }
   const std::string why = worker_verb->parsed() ? "the coordinator's job counts" : "";
   const CLI::App& verb = innermost(app);
   if (absl::Status status = refuse_job_keys(whole_name(verb), why, options_of(verb), *overrides);

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/verbs/compare_verb.hpp"
+#include "cli/verbs/eval_verb.hpp"
 #include "cli/verbs/profile_verb.hpp"
 #include "cli/verbs/worker_verb.hpp"
 
@@ -29,6 +30,19 @@ Examples:
 
 Stopped by Ctrl-C, the same command goes on where it was. docs/compare.md says more.)";
 
+constexpr const char* kEvalFooter =
+    R"(The data are what the checkpoint's run holds out for validation, or those that keys of [data]
+name: with --data.path, all of the file. Windows lie one behind the other, and each token is
+predicted from those before it in its window. Bits per byte are there where it is known how many
+bytes of text the tokens stand for.
+
+Examples:
+  skein eval outputs/latest
+  skein eval outputs/latest --data.dataset text --data.path other.txt
+  skein eval ~/gpt2 --data.dataset tokens --data.path wiki.bin --seq-len 1024 --json
+
+It computes on the processor, in four times the memory of the weights.)";
+
 constexpr const char* kProfileFooter =
     R"(Times the forward, the backward of the inputs and the backward of the weights of every
 layer at several numbers of rows of a micro-batch, and bandwidth and latency between the workers,
@@ -50,6 +64,28 @@ CLI::App* add_compare_verb(CLI::App& app, CompareOptions& options) {
   verb->add_option("experiment", options.path, "experiment file (TOML)")->required();
   verb->add_option("--folder", options.folder, "where all is written; default: compare.folder");
   verb->add_flag("--fresh", options.fresh, "make runs again that are done");
+  return verb;
+}
+
+CLI::App* add_eval_verb(CLI::App& app, EvalOptions& options) {
+  CLI::App* verb =
+      app.add_subcommand("eval", "measure how well a checkpoint predicts data: loss, perplexity");
+  verb->footer(kEvalFooter);
+  verb->add_option("checkpoint", options.checkpoint,
+                   "checkpoint, run folder or folder in Hugging Face's form")
+      ->required();
+  verb->add_option("--seq-len", options.seq_len,
+                   "tokens of a window; 0: as the model has been trained")
+      ->capture_default_str();
+  verb->add_option("--batch", options.batch, "windows that are computed at once")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096));
+  verb->add_option("--windows", options.windows, "only the first so many windows; 0: all")
+      ->capture_default_str();
+  verb->add_option("--threads", options.threads, "host threads")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  verb->add_flag("--json", options.as_json, "print JSON");
   return verb;
 }
 

@@ -1,0 +1,190 @@
+#include "cli/verbs/eval_verb.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/config/json_text.hpp"
+#include "cli/report/number_text.hpp"
+#include "cli/run/run_folder.hpp"
+#include "cli/verbs/model_source.hpp"
+#include "gpu/data/token_data.hpp"
+#include "gpu/device.hpp"
+#include "gpu/model/stage_model.hpp"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::cli {
+namespace {
+
+/// A model with more tokens has some for more than a byte.
+constexpr int64_t kByteVocabularyMax = 512;
+
+absl::Status check(const EvalOptions& options) {
+  if (options.seq_len < 0) return absl::InvalidArgumentError("--seq-len must be 0 or more");
+  if (options.batch < 1) return absl::InvalidArgumentError("--batch must be at least 1");
+  if (options.windows < 0) return absl::InvalidArgumentError("--windows must be 0 or more");
+  if (options.threads < 1) return absl::InvalidArgumentError("--threads must be at least 1");
+  return absl::OkStatus();
+}
+
+/// The job of the run that the checkpoint is of; empty if it is of none.
+std::string job_text_of(const std::string& checkpoint) {
+  const auto run = std::filesystem::absolute(checkpoint).parent_path().parent_path();
+  const auto folder = open_run_folder(run.string());
+  if (!folder.ok()) return "";
+  const auto text = read_resolved_job(*folder);
+  return text.ok() ? *text : "";
+}
+
+/// The data that is looked at, all of it as what is held out.
+absl::StatusOr<plans::DataSpec> find_data(const EvalOptions& options, const std::string& folder,
+                                          std::string& name) {
+  const std::string text = job_text_of(folder);
+  if (text.empty() && options.data.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(folder,
+                     " is of no run: say which data, as --data.dataset tokens --data.path "
+                     "FILE"));
+  }
+  SKEIN_ASSIGN_OR_RETURN(const LoadedJob job, load_job_text(text, "the run's job", options.data));
+  plans::DataSpec data = job.spec.data;
+  const bool is_given = std::any_of(options.data.begin(), options.data.end(),
+                                    [](const auto& each) { return each.first == "data.path"; });
+  if (is_given) data.validation_path = data.path;
+  const bool is_part = data.validation_path.empty();
+  const std::string path = is_part ? data.path : data.validation_path;
+  name = absl::StrCat(is_part ? "the part held out of " : "", path.empty() ? data.dataset : path);
+  return data;
+}
+
+/// The whole model on one device, for so many windows at once.
+class Evaluator {
+ public:
+  static absl::StatusOr<std::unique_ptr<Evaluator>> create(const ModelSource& source,
+                                                           int64_t seq_len,
+                                                           const EvalOptions& options) {
+    auto evaluator = std::make_unique<Evaluator>();
+    evaluator->device_ = gpu::make_host_device(static_cast<int32_t>(options.threads));
+    gpu::StageModelOptions stage;
+    stage.model = source.model();
+    stage.layers = {0, plans::layer_count(stage.model)};
+    stage.rows = options.batch;
+    stage.seq_len = seq_len;
+    stage.recompute = true;  // Nothing is kept for a backward.
+    SKEIN_ASSIGN_OR_RETURN(evaluator->model_, gpu::StageModel::create(stage, *evaluator->device_));
+    const auto& parameters = evaluator->model_->parameters();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      std::vector<float> values(static_cast<size_t>(plans::element_count(parameters[i])));
+      SKEIN_RETURN_IF_ERROR(source.read(parameters[i].name, values));
+      SKEIN_RETURN_IF_ERROR(evaluator->model_->write_state(i, gpu::StateKind::kWeight, values));
+    }
+    return evaluator;
+  }
+
+  /// Adds the losses of `targets` [batch, T]; those of -1 do not count.
+  absl::Status add(std::span<const int32_t> tokens, std::span<const int32_t> targets) {
+    gpu::Work work;
+    work.run = [&](gpu::Ops& ops) {
+      gpu::StageModel::Input input;
+      input.tokens = tokens;
+      input.targets = targets;
+      return model_->evaluate(ops, input, {});
+    };
+    return device_->run(std::move(work));
+  }
+  double loss_sum() const { return model_->loss_sum(); }
+  int64_t loss_tokens() const { return model_->loss_tokens(); }
+
+ private:
+  std::unique_ptr<gpu::Device> device_;  // First made, last destroyed.
+  std::unique_ptr<gpu::StageModel> model_;
+};
+
+struct Evaluation {
+  std::string checkpoint, data;
+  int64_t windows = 0, seq_len = 0, tokens = 0;
+  double loss = 0;               // Nats of a token.
+  std::optional<int64_t> bytes;  // The text of the tokens has so many; none: it is not known.
+  double seconds = 0;
+  double perplexity() const { return std::exp(loss); }
+  double bits_per_byte() const {
+    return loss * static_cast<double>(tokens) / std::log(2.0) / static_cast<double>(*bytes);
+  }
+};
+
+void print(const Evaluation& result, bool as_json, std::ostream& out) {
+  if (as_json) {
+    Json json = {{"checkpoint", result.checkpoint},  {"data", result.data},
+                 {"windows", result.windows},        {"seq_len", result.seq_len},
+                 {"tokens", result.tokens},          {"loss", result.loss},
+                 {"perplexity", result.perplexity()}};
+    json["bytes"] = result.bytes ? Json(*result.bytes) : Json();
+    json["bits_per_byte"] = result.bytes ? Json(result.bits_per_byte()) : Json();
+    json["seconds"] = result.seconds;
+    out << json_text(json, 2) << std::endl;
+    return;
+  }
+  out << result.checkpoint << " on " << result.data << ": " << with_commas(result.windows)
+      << " windows of " << result.seq_len << " tokens, " << duration_text(result.seconds) << "\n";
+  out << absl::StrFormat("loss %.4f | perplexity %.4f", result.loss, result.perplexity());
+  if (result.bytes) out << absl::StrFormat(" | bits per byte %.4f", result.bits_per_byte());
+  out << " | " << with_commas(static_cast<uint64_t>(result.tokens)) << " tokens" << std::endl;
+}
+
+}  // namespace
+
+absl::Status evaluate(const EvalOptions& options, std::ostream& out) {
+  SKEIN_RETURN_IF_ERROR(check(options));
+  SKEIN_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::open(options.checkpoint));
+  Evaluation result;
+  result.checkpoint = source.folder();
+  SKEIN_ASSIGN_OR_RETURN(const plans::DataSpec data_spec,
+                         find_data(options, source.folder(), result.data));
+  result.seq_len = options.seq_len > 0 ? options.seq_len : source.positions();
+  if (result.seq_len > source.model().positions) {
+    return absl::InvalidArgumentError(absl::StrCat("--seq-len ", result.seq_len,
+                                                   ": the model is made for ",
+                                                   source.model().positions, " positions"));
+  }
+  SKEIN_ASSIGN_OR_RETURN(
+      const auto data,
+      gpu::TokenData::open({data_spec, result.seq_len, source.model().vocab_size, /*seed=*/0}));
+  if (data_spec.dataset != "tokens" && source.model().vocab_size > kByteVocabularyMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "bytes (data.dataset = \"", data_spec.dataset, "\") are no tokens of a model with ",
+        source.model().vocab_size, " of them; give token files (\"tokens\")"));
+  }
+  result.windows = data->validation_windows();
+  if (options.windows > 0) result.windows = std::min(result.windows, options.windows);
+  SKEIN_ASSIGN_OR_RETURN(auto evaluator, Evaluator::create(source, result.seq_len, options));
+  const auto start = std::chrono::steady_clock::now();
+  const auto length = static_cast<size_t>(result.seq_len);
+  std::vector<int32_t> tokens(static_cast<size_t>(options.batch) * length);
+  std::vector<int32_t> targets(tokens.size());
+  for (int64_t first = 0; first < result.windows; first += options.batch) {
+    std::fill(targets.begin(), targets.end(), -1);
+    for (int64_t row = 0; row < std::min(options.batch, result.windows - first); ++row) {
+      const size_t at = static_cast<size_t>(row) * length;
+      data->validation_sample(static_cast<uint64_t>(first + row),
+                              std::span(tokens).subspan(at, length),
+                              std::span(targets).subspan(at, length));
+    }
+    SKEIN_RETURN_IF_ERROR(evaluator->add(tokens, targets));
+  }
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  result.seconds = elapsed.count();
+  result.tokens = evaluator->loss_tokens();
+  result.loss = evaluator->loss_sum() / static_cast<double>(result.tokens);
+  if (data_spec.dataset != "tokens") result.bytes = result.tokens;  // Each is a byte.
+  print(result, options.as_json, out);
+  return absl::OkStatus();
+}
+
+}  // namespace skein::cli
