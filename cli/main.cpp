@@ -326,6 +326,8 @@ int run(int argc, char** argv) {
                    "of these, among the likeliest that together have probability P")
       ->capture_default_str();
   generate_verb->add_flag("!--ignore-eos", generating.stops, "go on behind the model's end token");
+  generate_verb->add_flag("--ids", generating.is_numbers,
+                          "the prompt and what is written are token numbers");
   generate_verb->add_flag("!--no-cache", generating.caches)->group("");  // To compare with.
   generate_verb->add_option("--seed", generating.seed, "seed of the draws")->capture_default_str();
   generate_verb->add_option("--threads", generating.threads, "host threads")

@@ -16,6 +16,7 @@
 #include "cli/run/exit_codes.hpp"
 #include "cli/run/two_observers.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/text_files.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "net/address.hpp"
 #include "plans/base/status_macros.hpp"
@@ -124,6 +125,19 @@ absl::Status check_latest(const RunFolder& folder) {
       "the folder step-..., too; remove it and resume again"));
 }
 
+/// Where a new run may find how its text becomes tokens: beside the weights or the checkpoint that
+/// it begins with, else beside its data.
+std::vector<std::string> text_folders(const plans::JobSpec& job, const actors::StartPoint& start) {
+  std::vector<std::string> folders;
+  for (const std::string& folder : {job.model_from, start.checkpoint_path}) {
+    if (!folder.empty()) folders.push_back(folder);
+  }
+  if (job.data.dataset == "tokens") {
+    folders.push_back(std::filesystem::absolute(job.data.path).parent_path().string());
+  }
+  return folders;
+}
+
 }  // namespace
 
 TrainRun::TrainRun(const TrainOptions& options)
@@ -226,8 +240,11 @@ absl::Status TrainRun::prepare() {
       SKEIN_ASSIGN_OR_RETURN(weights, gpu::WeightsFolder::open(job_.spec.model_from));
       SKEIN_RETURN_IF_ERROR(weights->check_use(job_.spec.model));
     }
+    SKEIN_ASSIGN_OR_RETURN(const std::vector<gpu::TextFile> text_files,
+                           gpu::find_text_files(text_folders(job_.spec, *coordinating.start)));
     SKEIN_ASSIGN_OR_RETURN(folder_, make_run_folder(job_));
     is_new_ = true;
+    SKEIN_RETURN_IF_ERROR(gpu::keep_text_files(text_files, folder_.path));
     if (weights) SKEIN_RETURN_IF_ERROR(import_from(*weights, *coordinating.start));
   }
   ensure_subfolders(folder_);  // Somebody may have tidied up since the run's last life.

@@ -15,6 +15,7 @@
 #include "cli/report/number_text.hpp"
 #include "cli/run/run_folder.hpp"
 #include "cli/verbs/model_source.hpp"
+#include "cli/verbs/model_text.hpp"
 #include "gpu/data/token_data.hpp"
 #include "gpu/device.hpp"
 #include "gpu/model/stage_model.hpp"
@@ -62,6 +63,15 @@ absl::StatusOr<plans::DataSpec> find_data(const EvalOptions& options, const std:
   const std::string path = is_part ? data.path : data.validation_path;
   name = absl::StrCat(is_part ? "the part held out of " : "", path.empty() ? data.dataset : path);
   return data;
+}
+
+/// What the tokens of the data stand for. A tokenizer that is not followed leaves that unknown.
+absl::StatusOr<ModelText> text_of(const plans::DataSpec& data, const ModelSource& source) {
+  constexpr int64_t kBytes = 256;
+  if (data.dataset != "tokens") return ModelText::open("", kBytes, /*is_numbers=*/false);
+  const int64_t vocab_size = source.model().vocab_size;
+  auto text = ModelText::open(source.folder(), std::max(vocab_size, kBytes + 1), false);
+  return absl::IsInvalidArgument(text.status()) ? ModelText::open("", vocab_size, true) : text;
 }
 
 /// The whole model on one device, for so many windows at once.
@@ -164,6 +174,8 @@ absl::Status evaluate(const EvalOptions& options, std::ostream& out) {
   result.windows = data->validation_windows();
   if (options.windows > 0) result.windows = std::min(result.windows, options.windows);
   SKEIN_ASSIGN_OR_RETURN(auto evaluator, Evaluator::create(source, result.seq_len, options));
+  SKEIN_ASSIGN_OR_RETURN(const ModelText text, text_of(data_spec, source));
+  result.bytes = 0;
   const auto start = std::chrono::steady_clock::now();
   const auto length = static_cast<size_t>(result.seq_len);
   std::vector<int32_t> tokens(static_cast<size_t>(options.batch) * length);
@@ -177,12 +189,15 @@ absl::Status evaluate(const EvalOptions& options, std::ostream& out) {
                               std::span(targets).subspan(at, length));
     }
     SKEIN_RETURN_IF_ERROR(evaluator->add(tokens, targets));
+    for (const int32_t target : targets) {
+      const std::optional<int64_t> bytes = target < 0 ? 0 : text.byte_count(target);
+      result.bytes = result.bytes && bytes ? std::optional(*result.bytes + *bytes) : std::nullopt;
+    }
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   result.seconds = elapsed.count();
   result.tokens = evaluator->loss_tokens();
   result.loss = evaluator->loss_sum() / static_cast<double>(result.tokens);
-  if (data_spec.dataset != "tokens") result.bytes = result.tokens;  // Each is a byte.
   print(result, options.as_json, out);
   return absl::OkStatus();
 }

@@ -16,13 +16,14 @@ struct GenerateOptions {
   Sampling sampling;
   uint64_t seed = 1;
   int64_t threads = 1;
-  bool stops = true;   // At the model's end token, which is not written.
-  bool caches = true;  // Keys and values; without, all is computed anew for each token.
+  bool stops = true;        // At the model's end token, which is not written.
+  bool is_numbers = false;  // The prompt and what is written are token numbers in any case.
+  bool caches = true;       // Keys and values; without, all is computed anew for each token.
 };
 
-/// Draws text from a trained model and writes it as it is drawn: UTF-8 for a byte-level model (V at
-/// most 256), else token numbers separated by spaces, for which the prompt must be numbers too.
-/// Errors of `ModelSource`; InvalidArgument for options out of range.
+/// Draws text from a trained model and writes it as it is drawn: UTF-8 where `ModelText` has text,
+/// else token numbers separated by spaces, for which the prompt must be numbers too.
+/// Errors of `ModelSource` and `ModelText`; InvalidArgument for options out of range.
 absl::Status generate(const GenerateOptions& options, std::ostream& out);
 
 }  // namespace skein::cli

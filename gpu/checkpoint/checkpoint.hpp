@@ -39,7 +39,8 @@ absl::StatusOr<std::vector<SavedFile>> write_shard(const std::string& folder, in
                                                    const std::vector<SavedParameter>& parameters);
 
 /// Reads every file of the generation's partial folder and compares it with what its writer has
-/// reported. Then writes config.json, the two indexes, trainer_state.json and, last, COMPLETE
+/// reported. Then writes config.json, the two indexes, trainer_state.json, the run's text files
+/// (`keep_text_files`) and, last, COMPLETE
 /// (names, sizes and digests of all files and tensors), renames the folder to its final name,
 /// points "checkpoint/latest" at it and deletes complete checkpoints beyond `keep_latest_k` (0
 /// keeps all), and partial ones that are of no use any more. Returns the final path.

@@ -9,6 +9,7 @@ namespace skein::gpu {
 // Names of the files of a checkpoint; see gpu/README.md for the layout.
 inline constexpr const char* kCompleteName = "COMPLETE";
 inline constexpr const char* kConfigName = "config.json";
+inline constexpr const char* kTokenizerName = "tokenizer.json";
 inline constexpr const char* kGenerationConfigName = "generation_config.json";
 inline constexpr const char* kStateName = "trainer_state.json";
 inline constexpr const char* kModelIndexName = "model.safetensors.index.json";

@@ -18,6 +18,7 @@
 #include "gpu/checkpoint/crc32c.hpp"
 #include "gpu/checkpoint/model_config.hpp"
 #include "gpu/checkpoint/safetensors.hpp"
+#include "gpu/checkpoint/text_files.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "plans/base/status_macros.hpp"
 
@@ -261,6 +262,7 @@ absl::StatusOr<std::string> complete_checkpoint(const std::string& run_folder, u
   SKEIN_RETURN_IF_ERROR(
       write_listed(partial, kOptimizerIndexName, make_index(files, "optimizer"), listing));
   SKEIN_RETURN_IF_ERROR(write_listed(partial, kStateName, to_json(state), listing));
+  SKEIN_RETURN_IF_ERROR(copy_text_files(run_folder, partial, listing));
   SKEIN_RETURN_IF_ERROR(
       write_durably(absl::StrCat(partial, "/", kCompleteName), to_json(listing).dump(2) + "\n"));
   const std::string folder = run_folder + "/checkpoint";

@@ -3,10 +3,11 @@
 import json
 import math
 import os
+import struct
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from running import Program  # noqa: E402
+from running import SOURCE, Program  # noqa: E402
 
 USAGE, BAD_DATA = 2, 3
 # All windows of what small_job.toml holds out: 54 of 32 tokens.
@@ -70,6 +71,64 @@ def evaluation(program, run, folder, loss):
             "eval", run, "--training.steps", "3")
 
 
+def tokenized(program):
+    """A tokenizer beside the data goes into the checkpoint, and what is drawn is text."""
+    with open(os.path.join(SOURCE, "tests/golden/text/tokenizers.json"), encoding="utf-8") as file:
+        golden = json.load(file)
+    data = os.path.join(program.folder, "data")
+    os.mkdir(data)
+    files = {"tokenizer.json": golden["base"], "tokenizer_config.json": {"model_max_length": 64},
+             "generation_config.json": {"eos_token_id": 0}}
+    for name, contents in files.items():
+        with open(os.path.join(data, name), "w", encoding="utf-8") as file:
+            json.dump(contents, file)
+    at = golden["texts"].index(" the geese fly")
+    geese = golden["expected"]["gpt2"][at]
+    with open(os.path.join(data, "train.bin"), "wb") as file:
+        file.write(struct.pack(f"<{len(geese) * 600}H", *geese * 600))
+    trained, run = program.train("spoken", "--data.dataset", "tokens", "--data.path",
+                                 os.path.join(data, "train.bin"), "--model.vocab_size", "328",
+                                 "--training.steps", "30", "--optimizer.lr", "1e-2")
+    program.expect("a run on tokens is trained", trained.returncode == 0, trained.stderr.strip())
+    folder = os.path.join(run, "checkpoint", "step-00000030")
+    for name, contents in files.items():
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            program.expect(f"the checkpoint has {name}", json.load(file) == contents)
+    words = ["generate", run, "--prompt", " the", "--tokens", "20", "--temperature", "0"]
+    spoken = program.run(*words)
+    program.expect("the model speaks text", spoken.returncode == 0 and
+                   set(spoken.stdout.split()) == {"the", "geese", "fly"},
+                   repr(spoken.stdout) + spoken.stderr.strip())
+    numbers = program.run("generate", run, "--ids", "--prompt", " ".join(map(str, geese)),
+                          "--tokens", "2", "--temperature", "0")
+    program.expect("--ids speaks in numbers", len(numbers.stdout.split()) == 2 and
+                   set(map(int, numbers.stdout.split())) <= set(geese),
+                   numbers.stdout + numbers.stderr)
+    judged = json.loads(program.run("eval", run, "--json").stdout)
+    per_token = len(" the geese fly") / len(geese)
+    program.expect("eval knows the bytes of tokens",
+                   abs(judged["bytes"] / judged["tokens"] - per_token) < 0.1 * per_token,
+                   str(judged["bytes"] / judged["tokens"]))
+    whole = program.run("verify", folder)
+    with open(os.path.join(folder, "tokenizer.json"), "a", encoding="utf-8") as file:
+        file.write(" ")
+    damaged = program.run("verify", folder)
+    program.expect("a tokenizer that was changed is found", whole.returncode == 0 and
+                   damaged.returncode == BAD_DATA and "tokenizer.json" in damaged.stdout,
+                   damaged.stdout.strip())
+    weights = os.path.join(program.folder, "weights")
+    os.rename(folder, weights)
+    os.remove(os.path.join(weights, "COMPLETE"))
+    with open(os.path.join(weights, "tokenizer.json"), "w", encoding="utf-8") as file:
+        file.write('{"model": {"type": "Unigram"}}')
+    refused(program, "another kind of tokenizer is named, with a way on", USAGE,
+            ["tokenizer.json", "Unigram", "--ids"], "generate", weights)
+    with open(os.path.join(weights, "tokenizer.json"), "w", encoding="utf-8") as file:
+        file.write('{"model": {"type": "BP')
+    refused(program, "a tokenizer that is cut is named", BAD_DATA, ["tokenizer.json"], "generate",
+            weights)
+
+
 def main():
     program = Program()
     trained, run = program.train("used", "--training.steps", "20", *ALL_WINDOWS)
@@ -79,6 +138,7 @@ def main():
     folder = os.path.join(run, "checkpoint", "step-00000020")
     generation(program, folder)
     evaluation(program, run, folder, losses[-1])
+    tokenized(program)
     program.finish()
 
 

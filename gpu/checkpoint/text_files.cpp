@@ -1,0 +1,88 @@
+#include "gpu/checkpoint/text_files.hpp"
+
+#include <array>
+#include <filesystem>
+#include <span>
+
+#include "absl/strings/str_cat.h"
+#include "gpu/checkpoint/checkpoint_names.hpp"
+#include "gpu/checkpoint/crc32c.hpp"
+#include "gpu/data/token_file.hpp"
+#include "gpu/files/durable_file.hpp"
+#include "plans/base/status_macros.hpp"
+
+namespace skein::gpu {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Those of the largest vocabularies have some 30 MB.
+constexpr uint64_t kBytesMax = 64 << 20;
+constexpr const char* kKeptFolder = "tokenizer";  // In the run's folder.
+/// The first one decides which folder the others are from.
+constexpr std::array kTokenizerFiles = {kTokenizerName, "tokenizer_config.json",
+                                        "special_tokens_map.json"};
+
+bool has(const std::string& folder, const char* name) {
+  std::error_code error;
+  return fs::exists(fs::path(folder) / name, error);
+}
+
+absl::Status read_into(const std::string& folder, const char* name, std::vector<TextFile>& files) {
+  const std::string path = absl::StrCat(folder, "/", name);
+  SKEIN_ASSIGN_OR_RETURN(const auto file, MappedFile::open(path));
+  if (file->bytes() > kBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, " has ", file->bytes(), " bytes, more than ", kBytesMax, "; it is no tokenizer's"));
+  }
+  const auto* text = reinterpret_cast<const char*>(file->data());
+  files.push_back({name, file->bytes() == 0 ? "" : std::string(text, file->bytes())});
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<TextFile>> find_text_files(const std::vector<std::string>& folders) {
+  std::vector<TextFile> files;
+  for (const std::string& folder : folders) {
+    if (!has(folder, kTokenizerName)) continue;
+    for (const char* name : kTokenizerFiles) {
+      if (has(folder, name)) SKEIN_RETURN_IF_ERROR(read_into(folder, name, files));
+    }
+    break;
+  }
+  for (const std::string& folder : folders) {
+    if (!has(folder, kGenerationConfigName)) continue;
+    SKEIN_RETURN_IF_ERROR(read_into(folder, kGenerationConfigName, files));
+    break;
+  }
+  return files;
+}
+
+absl::Status keep_text_files(const std::vector<TextFile>& files, const std::string& run_folder) {
+  if (files.empty()) return absl::OkStatus();
+  const std::string folder = absl::StrCat(run_folder, "/", kKeptFolder);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    return absl::UnavailableError(absl::StrCat("cannot make ", folder, ": ", error.message()));
+  }
+  for (const TextFile& file : files) {
+    SKEIN_RETURN_IF_ERROR(write_durably(absl::StrCat(folder, "/", file.name), file.contents));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status copy_text_files(const std::string& run_folder, const std::string& checkpoint,
+                             Listing& listing) {
+  SKEIN_ASSIGN_OR_RETURN(const std::vector<TextFile> files,
+                         find_text_files({absl::StrCat(run_folder, "/", kKeptFolder)}));
+  for (const TextFile& file : files) {
+    SKEIN_RETURN_IF_ERROR(write_durably(absl::StrCat(checkpoint, "/", file.name), file.contents));
+    const auto digest = crc32c(std::as_bytes(std::span(file.contents)));
+    listing[file.name] = {file.contents.size(), digest, {}};
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace skein::gpu

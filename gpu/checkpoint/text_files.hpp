@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gpu/checkpoint/checkpoint_listing.hpp"
+
+namespace skein::gpu {
+
+/// A small file that says how text becomes tokens, or how it is drawn.
+struct TextFile {
+  std::string name;  // "tokenizer.json"
+  std::string contents;
+};
+
+/// tokenizer.json and what stands beside it of tokenizer_config.json and special_tokens_map.json,
+/// of the first of `folders` that has the former; generation_config.json of the first that has it.
+/// Empty if there are none. They are read, not understood.
+/// InvalidArgument   a file is too large. Else as `MappedFile::open`.
+absl::StatusOr<std::vector<TextFile>> find_text_files(const std::vector<std::string>& folders);
+
+/// Writes them into the run's folder, from which every checkpoint of the run has them.
+absl::Status keep_text_files(const std::vector<TextFile>& files, const std::string& run_folder);
+
+/// Writes those that the run has into a checkpoint that is being made, and lists them.
+absl::Status copy_text_files(const std::string& run_folder, const std::string& checkpoint,
+                             Listing& listing);
+
+}  // namespace skein::gpu

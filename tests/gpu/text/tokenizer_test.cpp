@@ -1,0 +1,172 @@
+#include "gpu/text/tokenizer.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "gpu/text/byte_alphabet.hpp"
+
+namespace skein::gpu {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+/// What Hugging Face's library made: tests/golden/text/make_tokenizers.py.
+Json golden() {
+  std::ifstream file("tests/golden/text/tokenizers.json");
+  return Json::parse(file);
+}
+
+Json changed(const Json& golden, const std::string& name) {
+  Json json = golden["base"];
+  json.merge_patch(Json{{"model", golden["changes"][name].value("model", Json::object())}});
+  for (const auto& [key, value] : golden["changes"][name].items()) {
+    if (key != "model") json[key] = value;
+  }
+  return json;
+}
+
+std::string decode(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens) {
+  std::string text;
+  for (const int32_t token : tokens) text += tokenizer.bytes_of(token);
+  return text;
+}
+
+TEST(Tokenizer, CutsAndMergesAsHuggingFaceDoes) {
+  const Json all = golden();
+  for (const auto& [name, expected] : all["expected"].items()) {
+    const auto tokenizer = Tokenizer::parse(changed(all, name), name);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    for (size_t n = 0; n < expected.size(); ++n) {
+      const auto text = all["texts"][n].get<std::string>();
+      const auto tokens = (*tokenizer)->encode(text);
+      ASSERT_TRUE(tokens.ok()) << tokens.status();
+      EXPECT_EQ(Json(*tokens), expected[n]) << name << ": " << all["texts"][n].dump();
+    }
+  }
+}
+
+TEST(Tokenizer, GivesBackTheBytesOfWhatItEncodes) {
+  const Json all = golden();
+  const auto tokenizer = Tokenizer::parse(changed(all, "gpt2"), "gpt2").value();
+  for (const Json& text : all["texts"]) {
+    EXPECT_EQ(decode(*tokenizer, tokenizer->encode(text.get<std::string>()).value()), text);
+  }
+}
+
+TEST(Tokenizer, ComposesCharactersWhereItIsAskedTo) {
+  const Json all = golden();
+  const auto tokenizer = Tokenizer::parse(changed(all, "qwen2"), "qwen2").value();
+  EXPECT_EQ(decode(*tokenizer, tokenizer->encode("U\u0308ber").value()), "\u00dcber");
+}
+
+TEST(Tokenizer, KnowsSpecialTokens) {
+  const Json all = golden();
+  const auto tokenizer = Tokenizer::parse(changed(all, "llama3"), "llama3").value();
+  const std::vector<int32_t> tokens = tokenizer->encode("a").value();
+  ASSERT_EQ(tokens.size(), 2);
+  EXPECT_TRUE(tokenizer->is_special(tokens[0]));
+  EXPECT_EQ(tokenizer->bytes_of(tokens[0]), "<|end|>");
+  EXPECT_FALSE(tokenizer->is_special(tokens[1]));
+  EXPECT_EQ(tokenizer->bytes_of(-1), "");
+  EXPECT_EQ(tokenizer->bytes_of(static_cast<int32_t>(tokenizer->vocab_size())), "");
+}
+
+TEST(Tokenizer, MergesALongWordInTimeThatGrowsWithItsLength) {
+  const Json all = golden();
+  const auto tokenizer = Tokenizer::parse(changed(all, "gpt2"), "gpt2").value();
+  const std::string text(1 << 20, 'e');
+  EXPECT_EQ(decode(*tokenizer, tokenizer->encode(text).value()), text);
+}
+
+TEST(Tokenizer, RefusesTextThatIsNoUtf8) {
+  const Json all = golden();
+  const auto tokenizer = Tokenizer::parse(changed(all, "gpt2"), "gpt2").value();
+  EXPECT_THAT(std::string(tokenizer->encode("a\xff").status().message()), HasSubstr("UTF-8"));
+}
+
+struct Refusal {
+  const char* pointer;  // What is changed.
+  Json value;
+  const char* message;
+};
+
+TEST(Tokenizer, NamesWhatItDoesNotFollow) {
+  const std::vector<Refusal> refusals = {
+      {"/model/type", "WordPiece", "WordPiece"},
+      {"/model/byte_fallback", true, "byte_fallback"},
+      {"/model/dropout", 0.1, "dropout"},
+      {"/model/continuing_subword_prefix", "##", "continuing_subword_prefix"},
+      {"/model/end_of_word_suffix", "</w>", "end_of_word_suffix"},
+      {"/model/vocab", Json::object(), "vocab"},
+      {"/model/vocab/!", -1, "token number for !"},
+      {"/model/vocab/!", 1e9, "token number for !"},
+      {"/model/merges", "none", "merges"},
+      {"/model/merges/0", "one", "merge 0 is no pair"},
+      {"/model/merges/0", "zq qz", "zq is no token"},
+      {"/normalizer", {{"type", "Lowercase"}}, "normalizer Lowercase"},
+      {"/pre_tokenizer", nullptr, "pre_tokenizer"},
+      {"/pre_tokenizer", {{"type", "Metaspace"}}, "Metaspace"},
+      {"/pre_tokenizer/pretokenizers/0/behavior", "Removed", "Removed"},
+      {"/pre_tokenizer/pretokenizers/0/invert", true, "inverted"},
+      {"/pre_tokenizer/pretokenizers/0/pattern/Regex", "(a", "at byte 2"},
+      {"/decoder", nullptr, "decoder"},
+      {"/decoder", {{"type", "Fuse"}}, "decoder"},
+      {"/post_processor", {{"type", "RobertaProcessing"}}, "RobertaProcessing"},
+      {"/post_processor/processors/1/single/0/SpecialToken/id", "<s>", "a token that is none"},
+      {"/added_tokens/0/lstrip", true, "lstrip"},
+      {"/added_tokens/0/id", 5, "added token 5"},
+      {"/added_tokens/1/id", 1 << 30, "out of range"},
+      {"/added_tokens/0/content", 3, "content"},
+  };
+  const Json all = golden();
+  const Json whole = changed(all, "llama3");
+  ASSERT_TRUE(Tokenizer::parse(whole, "whole").ok());
+  for (const Refusal& each : refusals) {
+    Json broken = whole;
+    broken[Json::json_pointer(each.pointer)] = each.value;
+    const absl::Status status = Tokenizer::parse(broken, "t.json").status();
+    EXPECT_THAT(std::string(status.message()), HasSubstr(each.message)) << each.pointer;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("t.json")) << each.pointer;
+  }
+}
+
+TEST(Tokenizer, NamesAFileThatIsNotThereOrIsCut) {
+  EXPECT_EQ(Tokenizer::open("/nope/tokenizer.json").status().code(), absl::StatusCode::kNotFound);
+  const std::string path = testing::TempDir() + "cut_tokenizer.json";
+  std::ofstream(path) << changed(golden(), "gpt2").dump().substr(0, 1000);
+  EXPECT_THAT(std::string(Tokenizer::open(path).status().message()), HasSubstr(path));
+}
+
+TEST(ByteAlphabet, WritesEachByteAsACharacterAndBack) {
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte) all.push_back(static_cast<char>(byte));
+  EXPECT_EQ(bytes_of_written(written_of_bytes(all)), all);
+  EXPECT_EQ(written_of_bytes(" a\n"), "\u0120a\u010a");
+  EXPECT_FALSE(bytes_of_written("a b").has_value());
+  EXPECT_FALSE(bytes_of_written("\xff").has_value());
+  EXPECT_FALSE(bytes_of_written("\u96c1").has_value());
+}
+
+TEST(Pattern, CutsTextIntoMatchesAndTheRest) {
+  const auto cut = [](const std::string& expression, const std::string& text) {
+    std::vector<std::string> pieces;
+    const auto pattern = Pattern::compile(expression).value();
+    const absl::Status status = pattern->cut(text, [&pieces](std::string_view piece) {
+      pieces.emplace_back(piece);
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    return pieces;
+  };
+  EXPECT_THAT(cut("b+", "abbcb"), testing::ElementsAre("a", "bb", "c", "b"));
+  EXPECT_THAT(cut("b*", "\u00e9bb"), testing::ElementsAre("\u00e9", "bb"));
+  EXPECT_THAT(cut("x", ""), testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace skein::gpu
