@@ -32,9 +32,6 @@ struct ForwardInput {
   template <class Run>
   absl::Status with_input(Run run) const {
     const int64_t seq_len = forward.seq_len;
-    if (model->has_embedding() || model->has_head()) {
-      SKEIN_RETURN_IF_ERROR(forward.data->check_length());
-    }
     std::vector<int32_t> tokens(model->has_embedding() ? rows * seq_len : 0);
     std::vector<int32_t> targets(model->has_head() ? rows * seq_len : 0);
     for (int64_t row = 0; row < rows; ++row) {
@@ -47,9 +44,9 @@ struct ForwardInput {
       if (sample >= forward.end_sample) {
         std::ranges::fill(part(targets), kNoTarget);
       } else if (validates) {
-        forward.data->validation_sample(sample, part(tokens), part(targets));
+        SKEIN_RETURN_IF_ERROR(forward.data->validation_sample(sample, part(tokens), part(targets)));
       } else {
-        forward.data->training_sample(sample, part(tokens), part(targets));
+        SKEIN_RETURN_IF_ERROR(forward.data->training_sample(sample, part(tokens), part(targets)));
       }
     }
     gpu::StageModel::Input input;

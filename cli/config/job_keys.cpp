@@ -37,6 +37,12 @@ std::string to_toml(const std::vector<double>& value) {
   return absl::StrCat("[", absl::StrJoin(items, ", "), "]");
 }
 
+std::string to_toml(const std::vector<std::string>& value) {
+  std::vector<std::string> items;
+  for (const std::string& item : value) items.push_back(to_toml(item));
+  return absl::StrCat("[", absl::StrJoin(items, ", "), "]");
+}
+
 absl::Status from_text(const std::string& text, int64_t& value) {
   std::string digits = text;
   std::erase(digits, '_');
@@ -100,6 +106,35 @@ absl::Status list_from_text(const std::string& text, const char* example,
 absl::Status from_text(const std::string& text, std::vector<int64_t>& value) {
   return list_from_text(text, "a list of integers such as [4, 2, 2]", value);
 }
+/// Strings in quotes, with commas between them; without quotes none has a comma.
+absl::Status from_text(const std::string& text, std::vector<std::string>& value) {
+  absl::string_view left = text;
+  absl::ConsumePrefix(&left, "[");
+  absl::ConsumeSuffix(&left, "]");
+  std::vector<std::string> items;
+  for (left = absl::StripAsciiWhitespace(left); !left.empty();) {
+    const char quote = left.front() == '"' || left.front() == '\'' ? left.front() : '\0';
+    size_t end = 1;
+    if (quote == '\0') {
+      end = std::min(left.find(','), left.size());
+    } else {
+      while (end < left.size() && left[end] != quote) {
+        end += quote == '"' && left[end] == '\\' ? 2 : 1;
+      }
+      end = std::min(end + 1, left.size());
+    }
+    const absl::string_view item = absl::StripAsciiWhitespace(left.substr(0, end));
+    left = absl::StripLeadingAsciiWhitespace(left.substr(end));
+    const bool is_separated = left.empty() || absl::ConsumePrefix(&left, ",");
+    if (item.empty() || !is_separated) {
+      return expected("a list of strings such as [\"a.bin\", \"b.bin\"]", text);
+    }
+    SKEIN_RETURN_IF_ERROR(from_text(std::string(item), items.emplace_back()));
+    left = absl::StripLeadingAsciiWhitespace(left);
+  }
+  value = std::move(items);
+  return absl::OkStatus();
+}
 absl::Status from_text(const std::string& text, std::vector<double>& value) {
   return list_from_text(text, "a list of numbers such as [1.0, 0.5]", value);
 }
@@ -110,6 +145,7 @@ const char* type_name(const double&) { return "number"; }
 const char* type_name(const bool&) { return "boolean"; }
 const char* type_name(const std::string&) { return "string"; }
 const char* type_name(const std::vector<int64_t>&) { return "list of integers"; }
+const char* type_name(const std::vector<std::string>&) { return "list of strings"; }
 const char* type_name(const std::vector<double>&) { return "list of numbers"; }
 
 /// A key whose value is the field that `field` gives. A function pointer: code for each type of
@@ -194,11 +230,18 @@ void add_model_and_data(std::vector<JobKey>& keys) {
   keys.push_back(key("data", "dataset", SKEIN_FIELD(data.dataset),
                      "\"kjv\" (built in), \"text\" (bytes of a file) or \"tokens\" (.bin)"));
   keys.push_back(key("data", "path", SKEIN_FIELD(data.path),
-                     "file to train on; nanoGPT's and llm.c's .bin are told apart"));
+                     "file to train on (nanoGPT's and llm.c's .bin are told apart), a pattern of "
+                     "several (shard_*.bin), or a manifest of skein-prepare (.json)"));
+  keys.push_back(
+      key("data", "mixture", SKEIN_FIELD(data.mixture), "several of these instead of path"));
+  keys.push_back(key("data", "weights", SKEIN_FIELD(data.weights),
+                     "samples from each source of mixture, in proportion, to one in 4096; empty: "
+                     "each window once a pass"));
   keys.push_back(key("data", "validation_path", SKEIN_FIELD(data.validation_path),
-                     "file to validate on; empty: the tail of path"));
+                     "the same for validation; empty: what a manifest lists for it, else the tail "
+                     "of each source"));
   keys.push_back(key("data", "validation_fraction", SKEIN_FIELD(data.validation_fraction),
-                     "share of path that is held out, in (0, 0.5]"));
+                     "share of each source that is held out, in (0, 0.5]"));
 }
 
 void add_training(std::vector<JobKey>& keys) {

@@ -35,6 +35,7 @@ constexpr ResumeKey kResumeKeys[] = {
     {"optimizer.momentum", "moments keep their meaning"},
     {"lr_scheduler.", "the rate of a step depends on its number only"},
     {"data.path", "the file may have moved; its contents are compared"},
+    {"data.mixture", "the same"},
     {"data.validation_path", "changes no weight"},
     {"parallelism.", "every layout goes on from every state"},
     {"device.type", "belongs to the worker, which keeps what it has until it is started anew"},

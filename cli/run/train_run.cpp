@@ -132,8 +132,11 @@ std::vector<std::string> text_folders(const plans::JobSpec& job, const actors::S
   for (const std::string& folder : {job.model_from, start.checkpoint_path}) {
     if (!folder.empty()) folders.push_back(folder);
   }
-  if (job.data.dataset == "tokens") {
-    folders.push_back(std::filesystem::absolute(job.data.path).parent_path().string());
+  std::vector<std::string> sources = job.data.mixture;
+  if (sources.empty()) sources = {job.data.path};
+  for (const std::string& source : sources) {
+    if (job.data.dataset != "tokens") break;
+    folders.push_back(std::filesystem::absolute(source).parent_path().string());
   }
   return folders;
 }

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "cli/config/json_text.hpp"
 #include "cli/report/number_text.hpp"
 #include "cli/run/run_folder.hpp"
@@ -58,9 +59,14 @@ absl::StatusOr<plans::DataSpec> find_data(const EvalOptions& options, const std:
   plans::DataSpec data = job.spec.data;
   const bool is_given = std::any_of(options.data.begin(), options.data.end(),
                                     [](const auto& each) { return each.first == "data.path"; });
-  if (is_given) data.validation_path = data.path;
+  if (is_given) {
+    data.validation_path = data.path;
+    data.mixture.clear();
+    data.weights.clear();
+  }
   const bool is_part = data.validation_path.empty();
-  const std::string path = is_part ? data.path : data.validation_path;
+  const std::string sources = data.mixture.empty() ? data.path : absl::StrJoin(data.mixture, ", ");
+  const std::string path = is_part ? sources : data.validation_path;
   name = absl::StrCat(is_part ? "the part held out of " : "", path.empty() ? data.dataset : path);
   return data;
 }
@@ -184,9 +190,9 @@ absl::Status evaluate(const EvalOptions& options, std::ostream& out) {
     std::fill(targets.begin(), targets.end(), -1);
     for (int64_t row = 0; row < std::min(options.batch, result.windows - first); ++row) {
       const size_t at = static_cast<size_t>(row) * length;
-      data->validation_sample(static_cast<uint64_t>(first + row),
-                              std::span(tokens).subspan(at, length),
-                              std::span(targets).subspan(at, length));
+      SKEIN_RETURN_IF_ERROR(data->validation_sample(static_cast<uint64_t>(first + row),
+                                                    std::span(tokens).subspan(at, length),
+                                                    std::span(targets).subspan(at, length)));
     }
     SKEIN_RETURN_IF_ERROR(evaluator->add(tokens, targets));
     for (const int32_t target : targets) {

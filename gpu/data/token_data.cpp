@@ -1,133 +1,195 @@
 #include "gpu/data/token_data.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "gpu/data/token_file.hpp"
+#include "gpu/data/token_source.hpp"
+#include "gpu/data/token_windows.hpp"
+#include "plans/base/rng.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/job/sample_mixture.hpp"
 #include "plans/job/sample_order.hpp"
 
 namespace skein::gpu {
 namespace {
 
 constexpr uint64_t kFnvOffset = 0xcbf29ce484222325;
-constexpr uint64_t kFnvPrime = 0x100000001b3;
 
-/// Tokens [begin, begin + count) of an array.
-struct Part {
-  TokenArray array;
-  int64_t begin = 0;
-  int64_t count = 0;
-
-  int64_t windows(int64_t seq_len) const {
-    // A window's last target is the first token behind it.
-    return count <= seq_len ? 0 : (count - 1) / seq_len;
-  }
-  void window(int64_t index, int64_t seq_len, std::span<int32_t> tokens,
-              std::span<int32_t> targets) const {
-    const int64_t first = begin + index * seq_len;
-    for (size_t i = 0; i < tokens.size(); ++i)
-      tokens[i] = array.at(first + static_cast<int64_t>(i));
-    for (size_t i = 0; i < targets.size(); ++i) {
-      targets[i] = array.at(first + 1 + static_cast<int64_t>(i));
-    }
-  }
+/// A source to train on, and the order of its windows.
+struct Training {
+  TokenWindows windows;
+  plans::SampleOrder order;
 };
 
 class WindowedData final : public TokenData {
  public:
-  WindowedData(Part training, Part validation, int64_t seq_len, uint64_t seed)
+  WindowedData(std::vector<Training> training, TokenWindows validation,
+               std::optional<plans::SampleMixture> mixture)
       : training_(std::move(training)),
         validation_(std::move(validation)),
-        seq_len_(seq_len),
-        order_{seed, static_cast<uint64_t>(training_.windows(seq_len))} {}
+        mixture_(std::move(mixture)) {}
 
-  /// FNV-1a over the values of all tokens, and the check of their range, in one look at each.
-  absl::Status scan(int64_t vocab_size) {
+  absl::Status make_digest() {
     digest_ = kFnvOffset;
-    for (const Part* part : {&training_, &validation_}) {
-      for (int64_t i = 0; i < part->count; ++i) {
-        const int32_t token = part->array.at(part->begin + i);
-        if (token < 0 || token >= vocab_size) {
-          return absl::InvalidArgumentError(absl::StrCat(
-              "token ", part->begin + i, " of the data is ", token,
-              ", beyond model.vocab_size = ", vocab_size, "; raise it or use other data"));
-        }
-        digest_ = (digest_ ^ static_cast<uint64_t>(token)) * kFnvPrime;
-      }
+    for (const Training& each : training_) {
+      SKEIN_RETURN_IF_ERROR(each.windows.add_to_digest(digest_));
     }
-    return absl::OkStatus();
+    return validation_.add_to_digest(digest_);
   }
 
   uint64_t bytes() const override {
-    return static_cast<uint64_t>(training_.count * training_.array.width +
-                                 validation_.count * validation_.array.width);
+    uint64_t sum = validation_.bytes();
+    for (const Training& each : training_) sum += each.windows.bytes();
+    return sum;
   }
   uint64_t digest() const override { return digest_; }
   bool is_unchanged() const override {
-    return training_.array.file->is_unchanged() && validation_.array.file->is_unchanged();
+    return validation_.is_unchanged() &&
+           std::all_of(training_.begin(), training_.end(),
+                       [](const Training& each) { return each.windows.is_unchanged(); });
   }
-  absl::Status check_length() const override {
-    SKEIN_RETURN_IF_ERROR(training_.array.file->check_length());
-    const bool is_one_file = validation_.array.file == training_.array.file;
-    return is_one_file ? absl::OkStatus() : validation_.array.file->check_length();
+  int64_t training_tokens() const override {
+    int64_t sum = 0;
+    for (const Training& each : training_) sum += each.windows.tokens();
+    return sum;
   }
-  int64_t training_tokens() const override { return training_.count; }
-  int64_t validation_tokens() const override { return validation_.count; }
-  int64_t training_windows() const override { return training_.windows(seq_len_); }
-  int64_t validation_windows() const override { return validation_.windows(seq_len_); }
+  int64_t validation_tokens() const override { return validation_.tokens(); }
+  int64_t training_windows() const override {
+    int64_t sum = 0;
+    for (const Training& each : training_) sum += each.windows.count();
+    return sum;
+  }
+  int64_t validation_windows() const override { return validation_.count(); }
 
-  void training_sample(uint64_t sample, std::span<int32_t> tokens,
-                       std::span<int32_t> targets) const override {
-    training_.window(static_cast<int64_t>(order_.window(sample)), seq_len_, tokens, targets);
+  absl::Status training_sample(uint64_t sample, std::span<int32_t> tokens,
+                               std::span<int32_t> targets) const override {
+    plans::SampleMixture::Place place{0, sample};
+    if (mixture_) place = mixture_->place(sample);
+    const Training& source = training_[place.source];
+    const auto window = static_cast<int64_t>(source.order.window(place.sample));
+    return source.windows.read(window, tokens, targets);
   }
-  void validation_sample(uint64_t window, std::span<int32_t> tokens,
-                         std::span<int32_t> targets) const override {
-    const auto count = static_cast<uint64_t>(validation_windows());
-    validation_.window(static_cast<int64_t>(window % count), seq_len_, tokens, targets);
+  absl::Status validation_sample(uint64_t window, std::span<int32_t> tokens,
+                                 std::span<int32_t> targets) const override {
+    const auto count = static_cast<uint64_t>(validation_.count());
+    return validation_.read(static_cast<int64_t>(window % count), tokens, targets);
   }
 
  private:
-  Part training_, validation_;
-  int64_t seq_len_;
-  plans::SampleOrder order_;
+  std::vector<Training> training_;
+  TokenWindows validation_;
+  std::optional<plans::SampleMixture> mixture_;  // Of several sources.
   uint64_t digest_ = 0;
 };
 
-absl::StatusOr<TokenArray> open_array(const plans::DataSpec& data, const std::string& path) {
-  if (data.dataset == "tokens") return open_tokens(path);
-  if (data.dataset == "text") return open_text(path);
-  SKEIN_ASSIGN_OR_RETURN(const std::string kjv, kjv_path());
-  return open_text(kjv);
+std::vector<TokenPart> whole(std::vector<TokenSource::Shard>& shards) {
+  std::vector<TokenPart> parts;
+  for (TokenSource::Shard& each : shards) {
+    const int64_t count = each.array.count;
+    parts.push_back({each.path, std::move(each.array), 0, count});
+  }
+  return parts;
+}
+
+/// Moves the last `count` tokens of `parts` to the end of `tail`.
+void hold_out(std::vector<TokenPart>& parts, int64_t count, std::vector<TokenPart>& tail) {
+  std::vector<TokenPart> taken;
+  while (count > 0 && !parts.empty()) {
+    TokenPart& last = parts.back();
+    const int64_t part = std::min(count, last.count);
+    taken.push_back({last.path, last.array, last.begin + last.count - part, part});
+    last.count -= part;
+    count -= part;
+    if (last.count == 0) parts.pop_back();
+  }
+  tail.insert(tail.end(), std::make_move_iterator(taken.rbegin()),
+              std::make_move_iterator(taken.rend()));
+}
+
+/// The parts of files that are trained on, by source, and those that are held out.
+struct Parts {
+  std::vector<std::vector<TokenPart>> training;
+  std::vector<TokenPart> validation;
+};
+
+absl::StatusOr<Parts> open_parts(const TokenData::Options& options) {
+  const plans::DataSpec& data = options.data;
+  std::vector<std::string> paths = data.mixture;
+  if (paths.empty()) paths = {data.path};
+  if (data.dataset == "kjv") {
+    SKEIN_ASSIGN_OR_RETURN(paths.front(), kjv_path());
+  }
+  const bool is_text = data.dataset != "tokens";
+  Parts parts;
+  for (const std::string& path : paths) {
+    SKEIN_ASSIGN_OR_RETURN(TokenSource source, open_source(path, is_text, options.vocab_size));
+    parts.training.push_back(whole(source.training));
+    std::vector<TokenPart> listed = whole(source.validation);
+    if (!data.validation_path.empty()) continue;
+    if (listed.empty()) {
+      int64_t count = 0;
+      for (const TokenPart& part : parts.training.back()) count += part.count;
+      const auto tail = static_cast<int64_t>(static_cast<double>(count) * data.validation_fraction);
+      hold_out(parts.training.back(), tail, parts.validation);
+    } else {
+      std::move(listed.begin(), listed.end(), std::back_inserter(parts.validation));
+    }
+  }
+  if (data.validation_path.empty()) return parts;
+  SKEIN_ASSIGN_OR_RETURN(TokenSource held_out,
+                         open_source(data.validation_path, is_text, options.vocab_size));
+  // A manifest has what is held out apart, if it has anything.
+  parts.validation = whole(held_out.validation.empty() ? held_out.training : held_out.validation);
+  return parts;
+}
+
+absl::Status check_count(const TokenWindows& windows, const std::string& name, const char* what,
+                         int64_t seq_len) {
+  if (windows.count() >= 1) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("data of ", name, " leaves ", windows.tokens(), " tokens for ", what,
+                   ", too few for one window of training.seq_len = ", seq_len,
+                   " and its target; use more data or a shorter seq_len"));
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TokenData>> TokenData::open(const Options& options) {
   const plans::DataSpec& data = options.data;
-  SKEIN_ASSIGN_OR_RETURN(TokenArray array, open_array(data, data.path));
-  Part training{array, 0, array.count};
-  Part validation;
-  if (!data.validation_path.empty()) {
-    SKEIN_ASSIGN_OR_RETURN(TokenArray held_out, open_array(data, data.validation_path));
-    validation = {held_out, 0, held_out.count};
-  } else {
-    const auto tail =
-        static_cast<int64_t>(static_cast<double>(array.count) * data.validation_fraction);
-    validation = {array, array.count - tail, tail};
-    training.count -= tail;
+  SKEIN_ASSIGN_OR_RETURN(Parts parts, open_parts(options));
+  if (data.weights.empty()) {  // Each window once a pass, whichever source it is from.
+    for (size_t n = 1; n < parts.training.size(); ++n) {
+      std::move(parts.training[n].begin(), parts.training[n].end(),
+                std::back_inserter(parts.training.front()));
+    }
+    parts.training.resize(1);
   }
-  for (const auto& [part, what] : {std::pair{&training, "training"}, {&validation, "validation"}}) {
-    if (part->windows(options.seq_len) >= 1) continue;
-    return absl::DataLossError(absl::StrCat(
-        "data of ", data.dataset == "kjv" ? "kjv" : data.path, " leaves ", part->count,
-        " tokens for ", what, ", too few for one window of training.seq_len = ", options.seq_len,
-        " and its target; use more data or a shorter seq_len"));
+  const std::string all = data.dataset == "kjv" ? "kjv" : data.path;
+  std::vector<Training> training;
+  for (std::vector<TokenPart>& each : parts.training) {
+    const size_t n = training.size();
+    TokenWindows windows(std::move(each), options.seq_len, options.vocab_size);
+    const std::string name = data.mixture.empty() ? all : data.mixture[n];
+    SKEIN_RETURN_IF_ERROR(check_count(windows, name, "training", options.seq_len));
+    const uint64_t seed = n == 0 ? options.seed : plans::random_bits(options.seed, n, 0);
+    const auto count = static_cast<uint64_t>(windows.count());
+    training.push_back({std::move(windows), {seed, count}});
   }
-  auto windows = std::make_unique<WindowedData>(std::move(training), std::move(validation),
-                                                options.seq_len, options.seed);
-  SKEIN_RETURN_IF_ERROR(windows->scan(options.vocab_size));
-  return std::unique_ptr<TokenData>(std::move(windows));
+  TokenWindows validation(std::move(parts.validation), options.seq_len, options.vocab_size);
+  const std::string name = data.mixture.empty() ? all : "data.mixture";
+  SKEIN_RETURN_IF_ERROR(check_count(validation, name, "validation", options.seq_len));
+  std::optional<plans::SampleMixture> mixture;
+  if (training.size() > 1) {
+    SKEIN_ASSIGN_OR_RETURN(mixture, plans::SampleMixture::make(data.weights, options.seed));
+  }
+  auto made = std::make_unique<WindowedData>(std::move(training), std::move(validation),
+                                             std::move(mixture));
+  SKEIN_RETURN_IF_ERROR(made->make_digest());
+  return std::unique_ptr<TokenData>(std::move(made));
 }
 
 }  // namespace skein::gpu

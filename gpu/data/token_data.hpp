@@ -11,7 +11,7 @@
 
 namespace skein::gpu {
 
-/// The tokens of a job, mapped or held in memory, cut into windows of T + 1 tokens. Immutable after
+/// The tokens of a job, mapped into memory, cut into windows of T + 1 tokens. Immutable after
 /// `open`, so thread-safe.
 class TokenData {
  public:
@@ -24,20 +24,19 @@ class TokenData {
 
   /// Text is used as bytes; "kjv" is made from Debian's `bible` program and cached under
   /// $XDG_CACHE_HOME or ~/.cache; token files are nanoGPT's raw uint16 or llm.c's with its header,
-  /// told apart by the magic number.
+  /// told apart by the magic number, several of them by a pattern or a manifest (`TokenSource`).
+  /// Not every token is looked at: those of a window are checked when it is read.
   /// NotFound, DataLoss (no regular file, truncated, header and size disagree), InvalidArgument
   /// (token beyond the vocabulary, too short for one window); each names the file and what to do.
   static absl::StatusOr<std::unique_ptr<TokenData>> open(const Options& options);
   virtual ~TokenData() = default;
 
-  /// Size and digest of all tokens, by which workers know that they read the same data.
+  /// Size of all tokens and a digest, by which workers know that they read the same data: it has
+  /// all tokens of files of up to a million, of larger ones many pieces.
   virtual uint64_t bytes() const = 0;
   virtual uint64_t digest() const = 0;
   /// Nobody has written into the files since they were opened, or put others in their place.
   virtual bool is_unchanged() const = 0;
-  /// DataLoss, with the file's name, if one has become shorter than it was: reading on would end
-  /// the process.
-  virtual absl::Status check_length() const = 0;
   virtual int64_t training_tokens() const = 0;
   virtual int64_t validation_tokens() const = 0;
   virtual int64_t training_windows() const = 0;  // Of one pass.
@@ -45,11 +44,12 @@ class TokenData {
 
   /// Sample number `sample` of the job (plans::SampleOrder says which window): `tokens` [T] and the
   /// `targets` [T] that follow them by one. Either span may be empty.
-  virtual void training_sample(uint64_t sample, std::span<int32_t> tokens,
-                               std::span<int32_t> targets) const = 0;
+  /// Errors as `TokenWindows::read`.
+  virtual absl::Status training_sample(uint64_t sample, std::span<int32_t> tokens,
+                                       std::span<int32_t> targets) const = 0;
   /// Validation window number `window` % validation_windows(), in the order of the file.
-  virtual void validation_sample(uint64_t window, std::span<int32_t> tokens,
-                                 std::span<int32_t> targets) const = 0;
+  virtual absl::Status validation_sample(uint64_t window, std::span<int32_t> tokens,
+                                         std::span<int32_t> targets) const = 0;
 };
 
 }  // namespace skein::gpu

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
 #include "plans/collectives/reducer_kind.hpp"
+#include "plans/job/sample_mixture.hpp"
 #include "plans/schedule/schedule.hpp"
 #include "plans/share/device_turns.hpp"
 #include "plans/simulator/job_scenario.hpp"
@@ -180,6 +181,25 @@ absl::Status check_optimizer(const JobSpec& job) {
                 "must be in [0, 1]");
 }
 
+absl::Status check_mixture(const DataSpec& data) {
+  const size_t sources = data.mixture.size();
+  const bool has_weights = !data.weights.empty();
+  SKEIN_RETURN_IF_ERROR(expect(sources == 0 || data.dataset != "kjv", "data.mixture", sources,
+                               "sources go with data.dataset = \"text\" or \"tokens\""));
+  SKEIN_RETURN_IF_ERROR(expect(sources == 0 || data.path.empty(), "data.mixture", sources,
+                               "sources stand for data.path; leave that out"));
+  for (const std::string& path : data.mixture) {
+    SKEIN_RETURN_IF_ERROR(expect(!path.empty(), "data.mixture", "\"\"", "names no file"));
+  }
+  SKEIN_RETURN_IF_ERROR(expect(!has_weights || data.weights.size() == sources, "data.weights",
+                               data.weights.size(),
+                               "numbers must be one for each of data.mixture"));
+  if (!has_weights) return absl::OkStatus();
+  const absl::Status weights = SampleMixture::make(data.weights, /*seed=*/0).status();
+  if (weights.ok()) return weights;
+  return absl::InvalidArgumentError(absl::StrCat("data.weights: ", std::string(weights.message())));
+}
+
 absl::Status check_data(const DataSpec& data) {
   SKEIN_RETURN_IF_ERROR(is_one_of(data.dataset, {"kjv", "text", "tokens"}, "data.dataset"));
   for (const auto& [path, key] :
@@ -188,8 +208,9 @@ absl::Status check_data(const DataSpec& data) {
                                  "goes with data.dataset = \"text\" or \"tokens\"; \"kjv\" has a "
                                  "text of its own"));
   }
-  SKEIN_RETURN_IF_ERROR(expect(data.dataset == "kjv" || !data.path.empty(), "data.path", "\"\"",
-                               "must name the file to train on"));
+  SKEIN_RETURN_IF_ERROR(check_mixture(data));
+  const bool is_named = data.dataset == "kjv" || !data.path.empty() || !data.mixture.empty();
+  SKEIN_RETURN_IF_ERROR(expect(is_named, "data.path", "\"\"", "must name the file to train on"));
   const double fraction = data.validation_fraction;
   return expect(fraction > 0 && fraction <= 0.5, "data.validation_fraction", fraction,
                 "must be in (0, 0.5]");

@@ -12,9 +12,14 @@ namespace skein::plans {
 /// Where training text or tokens come from. `dataset` is "kjv", "text" or "tokens".
 struct DataSpec {
   std::string dataset = "kjv";
-  /// Text file (dataset "text") or training token file (dataset "tokens"); unused for "kjv".
+  /// Text file (dataset "text"), token file or manifest ("tokens"), or a pattern of several; unused
+  /// for "kjv".
   std::string path;
-  /// Token file for validation (dataset "tokens"); empty: the tail of `path` is held out.
+  /// Several of these instead of `path`, and how many samples are from each, in proportion. Without
+  /// weights each window is used once a pass.
+  std::vector<std::string> mixture;
+  std::vector<double> weights;
+  /// The same for validation; empty: what a manifest lists for it, else the tail of each source.
   std::string validation_path;
   /// Share of the data that is held out for validation where one file holds both; in (0, 0.5].
   double validation_fraction = 0.05;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -54,7 +55,7 @@ TEST_F(TokenDataTest, WindowsOfOnePassCoverTheTextOnceWithTargetsOneAhead) {
   std::set<int32_t> starts;
   std::vector<int32_t> tokens(4), targets(4);
   for (uint64_t sample = 0; sample < 19; ++sample) {
-    (*data)->training_sample(sample, tokens, targets);
+    ASSERT_TRUE((*data)->training_sample(sample, tokens, targets).ok());
     EXPECT_EQ(tokens[0] % 4, 0);
     starts.insert(tokens[0]);
     for (int i = 0; i < 4; ++i) {
@@ -64,7 +65,7 @@ TEST_F(TokenDataTest, WindowsOfOnePassCoverTheTextOnceWithTargetsOneAhead) {
     }
   }
   EXPECT_EQ(starts.size(), 19u);
-  (*data)->validation_sample(0, tokens, targets);
+  ASSERT_TRUE((*data)->validation_sample(0, tokens, targets).ok());
   EXPECT_EQ(tokens[0], 80);
 }
 
@@ -100,6 +101,120 @@ TEST_F(TokenDataTest, SaysWhatIsWrongWithAFile) {
   EXPECT_TRUE(absl::IsDataLoss(open("tokens", folder.file("odd.bin")).status()));
   ASSERT_EQ(mkfifo(folder.file("pipe").c_str(), 0600), 0);
   EXPECT_TRUE(absl::IsDataLoss(open("text", folder.file("pipe")).status())) << "nobody writes";
+}
+
+/// llm.c's file with `count` tokens from `first` on.
+void write_tokens(const std::string& path, int32_t first, int32_t count, bool is_wide = false) {
+  std::vector<int32_t> words(256, 0);
+  words[0] = is_wide ? 20240801 : 20240520;
+  words[1] = is_wide ? 7 : 1;
+  words[2] = count;
+  std::vector<char> bytes(1024);
+  std::memcpy(bytes.data(), words.data(), bytes.size());
+  for (int32_t token = first; token < first + count; ++token) {
+    const auto* raw = reinterpret_cast<const char*>(&token);  // Little-endian.
+    bytes.insert(bytes.end(), raw, raw + (is_wide ? 4 : 2));
+  }
+  write_bytes(path, bytes.data(), bytes.size());
+}
+
+/// The first tokens of the first `count` samples.
+std::vector<int32_t> firsts(const TokenData& data, uint64_t count) {
+  std::vector<int32_t> all, tokens(4), targets(4);
+  for (uint64_t sample = 0; sample < count; ++sample) {
+    EXPECT_TRUE(data.training_sample(sample, tokens, targets).ok());
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(targets[i], tokens[0] + i + 1) << "crosses a border";
+    all.push_back(tokens[0]);
+  }
+  return all;
+}
+
+TEST_F(TokenDataTest, APatternMeansShardsInTheOrderOfTheirNames) {
+  write_tokens(folder.file("s_1.bin"), 100, 41);
+  write_tokens(folder.file("s_0.bin"), 0, 22, /*is_wide=*/true);
+  write_tokens(folder.file("s_2.bin"), 200, 6);
+  const auto data = open("tokens", folder.file("s_*.bin"), 300).value();
+  // A fifth of 69 tokens, from the end: all 6 of the last shard and 7 of the one before.
+  EXPECT_EQ(data->validation_tokens(), 13);
+  EXPECT_EQ(data->training_tokens(), 56);
+  EXPECT_EQ(data->training_windows(), 5 + 8);
+  const std::vector<int32_t> all = firsts(*data, 13);
+  EXPECT_EQ(std::set<int32_t>(all.begin(), all.end()),
+            (std::set<int32_t>{0, 4, 8, 12, 16, 100, 104, 108, 112, 116, 120, 124, 128}));
+  std::vector<int32_t> tokens(4), targets(4);
+  ASSERT_TRUE(data->validation_sample(0, tokens, targets).ok());
+  EXPECT_EQ(tokens[0], 134);
+  EXPECT_TRUE(absl::IsNotFound(open("tokens", folder.file("t_*.bin")).status()));
+}
+
+TEST_F(TokenDataTest, AManifestNamesShardsAndWhatIsHeldOut) {
+  write_tokens(folder.file("a.bin"), 0, 22);
+  write_tokens(folder.file("b.bin"), 70'000, 9, /*is_wide=*/true);
+  const std::string path = folder.file("manifest.json");
+  const auto manifest = [&](const std::string& train, int64_t vocabulary) {
+    std::ofstream(path) << R"({"format": "skein-tokens", "version": 1, "vocab_size": )"
+                        << vocabulary << R"(, "train": [)" << train
+                        << R"(], "validation": [{"file": "b.bin", "tokens": 9}]})";
+    return open("tokens", path, 100'000);
+  };
+  const auto data = manifest(R"({"file": "a.bin", "tokens": 22})", 100'000).value();
+  EXPECT_EQ(data->training_tokens(), 22);
+  EXPECT_EQ(data->validation_windows(), 2);
+  const auto message = [](const auto& result) { return std::string(result.status().message()); };
+  EXPECT_THAT(message(manifest(R"({"file": "a.bin", "tokens": 21})", 100)), HasSubstr("says 21"));
+  EXPECT_THAT(message(manifest(R"({"file": "../a.bin", "tokens": 22})", 100)),
+              HasSubstr("no file beside it"));
+  EXPECT_THAT(message(manifest(R"({"file": "c.bin", "tokens": 22})", 100)), HasSubstr("c.bin"));
+  EXPECT_THAT(message(manifest("3", 100)), HasSubstr("train"));
+  EXPECT_THAT(message(manifest(R"({"file": "a.bin", "tokens": 22})", 100'001)),
+              HasSubstr("beyond model.vocab_size"));
+  EXPECT_TRUE(absl::IsNotFound(open("tokens", folder.file("none.json")).status()));
+}
+
+TEST_F(TokenDataTest, AMixtureTakesSamplesByWeightAndEachSourcesWindowsInTurn) {
+  write_tokens(folder.file("a.bin"), 0, 101);
+  write_tokens(folder.file("b.bin"), 1000, 51);
+  TokenData::Options options;
+  options.data = {"tokens", "", {folder.file("a.bin"), folder.file("b.bin")}, {3, 1}, "", 0.2};
+  options.seq_len = 4;
+  options.vocab_size = 2000;
+  options.seed = 3;
+  const auto data = TokenData::open(options).value();
+  const std::vector<int32_t> all = firsts(*data, 4096);
+  EXPECT_EQ(std::count_if(all.begin(), all.end(), [](int32_t token) { return token < 1000; }),
+            3072);
+  // Each pass of a source has each of its windows once.
+  std::vector<int32_t> second;
+  for (const int32_t token : all) {
+    if (token >= 1000) second.push_back(token);
+  }
+  const std::set<int32_t> pass(second.begin(), second.begin() + 10);
+  EXPECT_EQ(pass.size(), 10u);
+  EXPECT_EQ(std::set<int32_t>(second.begin() + 10, second.begin() + 20), pass);
+  EXPECT_EQ(firsts(*TokenData::open(options).value(), 4096), all);
+  options.data.weights.clear();
+  const std::vector<int32_t> unweighted = firsts(*TokenData::open(options).value(), 30);
+  EXPECT_EQ(std::set<int32_t>(unweighted.begin(), unweighted.end()).size(), 30u);
+}
+
+TEST_F(TokenDataTest, OpeningALargeFileDoesNotLookAtEachTokenButReadingAWindowDoes) {
+  std::string text(5'000'000, 'a');
+  text[1'000'001] = 'z';
+  write_bytes(folder.file("large"), text.data(), text.size());
+  const auto data = open("text", folder.file("large"), 'z').value();
+  std::vector<int32_t> tokens(4), targets(4);
+  int bad = 0;
+  for (uint64_t sample = 0; sample < static_cast<uint64_t>(data->training_windows()); ++sample) {
+    const absl::Status status = data->training_sample(sample, tokens, targets);
+    if (status.ok()) continue;
+    ++bad;
+    EXPECT_TRUE(absl::IsDataLoss(status));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("large: token 1000001 is 122, beyond"));
+  }
+  EXPECT_EQ(bad, 1);
+  text.back() = 'b';
+  write_bytes(folder.file("other"), text.data(), text.size());
+  EXPECT_NE(open("text", folder.file("other"), 'z').value()->digest(), data->digest());
 }
 
 TEST_F(TokenDataTest, NoticesThatSomebodyHasWrittenIntoTheFile) {

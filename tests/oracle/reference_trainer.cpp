@@ -92,7 +92,8 @@ class Reference {
       const auto offset = static_cast<size_t>(row * seq_len);
       const std::span<int32_t> row_tokens(&tokens[offset], static_cast<size_t>(seq_len));
       const std::span<int32_t> row_targets(&targets[offset], static_cast<size_t>(seq_len));
-      data_->training_sample(first + static_cast<uint64_t>(row), row_tokens, row_targets);
+      SKEIN_RETURN_IF_ERROR(
+          data_->training_sample(first + static_cast<uint64_t>(row), row_tokens, row_targets));
       batches_.write(reinterpret_cast<const char*>(row_tokens.data()),
                      static_cast<std::streamsize>(row_tokens.size_bytes()));
       batches_.write(reinterpret_cast<const char*>(&row_targets.back()), sizeof(int32_t));

@@ -12,20 +12,19 @@ class WatchedData final : public gpu::TokenData {
 
   uint64_t bytes() const override { return data_->bytes(); }
   uint64_t digest() const override { return data_->digest(); }
-  absl::Status check_length() const override { return data_->check_length(); }
   bool is_unchanged() const override { return data_->is_unchanged(); }
   int64_t training_tokens() const override { return data_->training_tokens(); }
   int64_t validation_tokens() const override { return data_->validation_tokens(); }
   int64_t training_windows() const override { return data_->training_windows(); }
   int64_t validation_windows() const override { return data_->validation_windows(); }
-  void training_sample(uint64_t sample, std::span<int32_t> tokens,
-                       std::span<int32_t> targets) const override {
+  absl::Status training_sample(uint64_t sample, std::span<int32_t> tokens,
+                               std::span<int32_t> targets) const override {
     on_read_(sample);
-    data_->training_sample(sample, tokens, targets);
+    return data_->training_sample(sample, tokens, targets);
   }
-  void validation_sample(uint64_t window, std::span<int32_t> tokens,
-                         std::span<int32_t> targets) const override {
-    data_->validation_sample(window, tokens, targets);
+  absl::Status validation_sample(uint64_t window, std::span<int32_t> tokens,
+                                 std::span<int32_t> targets) const override {
+    return data_->validation_sample(window, tokens, targets);
   }
 
  private:

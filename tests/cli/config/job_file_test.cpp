@@ -32,7 +32,7 @@ JobSpec changed_job() {
   job.model = {"llama", "byte-tiny", 300,   512,      3,          4,        2,   24,
                64,      false,       1e-6,  1.0 / 3,  "rms_norm", "swiglu", 96,  false,
                true,    "rotary",    500.5, "llama3", 2.5,        0.5,      8.5, 4096};
-  job.data = {"tokens", "a = b.bin", "v [1].bin", 0.25};
+  job.data = {"tokens", "", {"a = b.bin", "c, \"d\".bin"}, {1, 3.5}, "v [1].bin", 0.25};
   job.training = {7, 33, 3, 12, 0.5, true};
   job.optimizer = {"sgd", 3e-4, 0.8, 0.99, 1e-7, 0.01, 0.7};
   job.lr_scheduler = {5, "linear", 0.2};
@@ -119,6 +119,7 @@ TEST_F(JobFile, TheChangedJobChangesEveryKey) {
   const JobSpec job = changed_job();
   for (const JobKey& key : job_keys()) {
     if (key.full_name() == "model.name") continue;   // There is one model.
+    if (key.full_name() == "data.path") continue;    // data.mixture stands for it.
     if (key.full_name() == "sync.policy") continue;  // Another one does not fit this layout,
     if (key.full_name() == "sync.claims_in_flight") continue;  // nor do several claims,
     if (key.full_name() == "sync.round_reducer") continue;     // and it has no rounds.
@@ -319,6 +320,17 @@ TEST_F(JobFile, AStepHasNotAnyNumberOfMicroBatches) {
 TEST_F(JobFile, APathGoesWithADatasetThatReadsIt) {
   EXPECT_THAT(trouble("", {{"data.dataset", "kjv"}, {"data.path", "/mine"}}),
               StartsWith("--data.path = /mine: goes with data.dataset = \"text\""));
+  const Overrides mixed = {{"data.dataset", "tokens"}, {"data.mixture", "a.bin, b.bin"}};
+  const auto with = [&mixed](const std::string& key, const std::string& value) {
+    Overrides all = mixed;
+    all.emplace_back(key, value);
+    return all;
+  };
+  EXPECT_THAT(trouble("", with("data.path", "c.bin")), HasSubstr("stand for data.path"));
+  EXPECT_THAT(trouble("", with("data.weights", "1")), HasSubstr("one for each of data.mixture"));
+  EXPECT_THAT(trouble("", with("data.weights", "1,0")), HasSubstr("must be above 0"));
+  EXPECT_THAT(trouble("", {{"data.mixture", "a.bin"}}), HasSubstr("data.dataset"));
+  EXPECT_THAT(trouble("", {{"data.mixture", "[\"a.bin\" b]"}}), HasSubstr("a list of strings"));
   EXPECT_THAT(trouble("", {{"data.dataset", "kjv"}, {"data.validation_path", "/mine"}}),
               StartsWith("--data.validation_path = /mine: goes with "));
 }

@@ -20,6 +20,7 @@ std::string other_value(const JobKey& key) {
   if (key.type == "number") return "0.3125";
   if (key.type == "list of integers") return "[7, 0, 3]";
   if (key.type == "list of numbers") return "[0.5, 1e-09]";
+  if (key.type == "list of strings") return R"(["a, b.bin", "c\"d"])";
   return "77";
 }
 
@@ -76,7 +77,7 @@ TEST(JobKeys, EveryKeySetsItsOwnFieldAndNoOther) {
 
 TEST(JobKeys, NothingOfTheWrongTypeIsTaken) {
   for (const JobKey& key : job_keys()) {
-    if (key.type == "string") continue;
+    if (key.type == "string" || key.type == "list of strings") continue;
     for (const char* wrong : {"", "seven", "1x", "[1, x]", "nan", "\"3\""}) {
       const bool is_list = key.type.starts_with("list");
       if (is_list && std::string(wrong).empty()) continue;  // The empty list.
@@ -124,6 +125,17 @@ TEST(JobKeys, ListsAreReadWithAndWithoutBrackets) {
               HasSubstr("expected a list of integers such as [4, 2, 2], got [4, 2.5]"));
   EXPECT_THAT(after("device.speeds", "fast"),
               HasSubstr("expected a list of numbers such as [1.0, 0.5], got fast"));
+}
+
+TEST(JobKeys, ListsOfStringsAreReadWithAndWithoutQuotes) {
+  for (const char* text : {R"(["a b", "c"])", "a b,c", "[a b, c]", R"('a b', "c",)"}) {
+    EXPECT_EQ(after("data.mixture", text), R"(["a b", "c"])") << text;
+  }
+  EXPECT_EQ(after("data.mixture", ""), "[]");
+  EXPECT_EQ(after("data.mixture", R"(["a\\", "b,c"])"), R"(["a\\", "b,c"])");
+  for (const char* text : {R"(["a" "b"])", ", a", "a,,b"}) {
+    EXPECT_THAT(after("data.mixture", text), HasSubstr("expected a list of strings")) << text;
+  }
 }
 
 TEST(JobKeys, OnlyThePipelineDegreeMayBeAuto) {

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "gpu/data/token_file.hpp"
+
+namespace skein::gpu {
+
+/// The files of one source of data, in order.
+struct TokenSource {
+  struct Shard {
+    std::string path;
+    TokenArray array;
+  };
+  std::vector<Shard> training;
+  std::vector<Shard> validation;  // Only what a manifest lists as such.
+};
+
+/// `path` is a file, a pattern with * and ?, whose matches are in the order of their names, or a
+/// manifest (`.json`), as tools/skein-prepare writes it. `is_text`: every byte is a token, and
+/// there are no manifests. Tokens are not looked at. NotFound          nothing matches, or a file
+/// is not there. InvalidArgument   a manifest is for more tokens than `vocab_size`. DataLoss a file
+/// is damaged, or not what its manifest says.
+absl::StatusOr<TokenSource> open_source(const std::string& path, bool is_text, int64_t vocab_size);
+
+}  // namespace skein::gpu
