@@ -260,13 +260,20 @@ void add_training(std::vector<JobKey>& keys) {
   keys.push_back(key("optimizer", "beta1", SKEIN_FIELD(optimizer.beta1), "AdamW, in [0, 1)"));
   keys.push_back(key("optimizer", "beta2", SKEIN_FIELD(optimizer.beta2), "AdamW, in [0, 1)"));
   keys.push_back(key("optimizer", "eps", SKEIN_FIELD(optimizer.eps), "AdamW, above 0"));
-  keys.push_back(
-      key("optimizer", "weight_decay", SKEIN_FIELD(optimizer.weight_decay), "on matrices only"));
+  keys.push_back(key("optimizer", "weight_decay", SKEIN_FIELD(optimizer.weight_decay),
+                     "on matrices and embeddings; never on biases and norms"));
   keys.push_back(key("optimizer", "momentum", SKEIN_FIELD(optimizer.momentum), "SGD, in [0, 1)"));
   keys.push_back(key("lr_scheduler", "warmup_steps", SKEIN_FIELD(lr_scheduler.warmup_steps),
                      "steps of linear warm-up"));
-  keys.push_back(key("lr_scheduler", "decay_type", SKEIN_FIELD(lr_scheduler.decay_type),
-                     "\"cosine\", \"linear\" or \"none\""));
+  keys.push_back(
+      key("lr_scheduler", "decay_type", SKEIN_FIELD(lr_scheduler.decay_type),
+          "\"cosine\", \"linear\", \"sqrt\" (1 - root of the progress), \"polynomial\" or "
+          "\"none\""));
+  keys.push_back(key("lr_scheduler", "decay_power", SKEIN_FIELD(lr_scheduler.decay_power),
+                     "with polynomial: (1 - progress)^power, above 0"));
+  keys.push_back(key("lr_scheduler", "decay_ratio", SKEIN_FIELD(lr_scheduler.decay_ratio),
+                     "last share of the steps that decays, in (0, 1]; before it the peak (WSD); 1: "
+                     "all after the warm-up"));
   keys.push_back(key("lr_scheduler", "min_lr_factor", SKEIN_FIELD(lr_scheduler.min_lr_factor),
                      "last learning rate / peak"));
 }

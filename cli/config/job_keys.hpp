@@ -15,8 +15,9 @@ namespace skein::cli {
 struct JobKey {
   std::string section;  // "training"
   std::string name;     // "seq_len"
-  std::string type;     // "integer", "number", "boolean", "string", "list of integers", "list of
-                     // numbers", "list of strings"
+  /// "integer", "number", "boolean", "string", "list of integers", "list of numbers" or "list of
+  /// strings".
+  std::string type;
   std::string help;  // One line: unit, range, meaning of 0.
   /// The value as TOML.
   std::function<std::string(const plans::JobSpec&)> get;

@@ -82,7 +82,7 @@ class WindowedData final : public TokenData {
  private:
   std::vector<Training> training_;
   TokenWindows validation_;
-  std::optional<plans::SampleMixture> mixture_;  // Of several sources.
+  std::optional<plans::SampleMixture> mixture_;  // Only if there are several sources.
   uint64_t digest_ = 0;
 };
 

@@ -12,7 +12,8 @@ namespace {
 constexpr uint64_t kFnvPrime = 0x100000001b3;
 /// Parts of up to so many tokens are looked at as a whole.
 constexpr int64_t kWholeTokensMax = 1 << 20;
-/// Of longer ones so many pieces of so many tokens: a fraction of a second on a slow disk.
+/// Longer ones are looked at in so many pieces of so many tokens: a fraction of a second on a slow
+/// disk.
 constexpr int64_t kPieces = 1024;
 constexpr int64_t kPieceTokens = 64;
 

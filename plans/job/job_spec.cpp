@@ -174,8 +174,13 @@ absl::Status check_optimizer(const JobSpec& job) {
   SKEIN_RETURN_IF_ERROR(expect(optimizer.weight_decay >= 0, "optimizer.weight_decay",
                                optimizer.weight_decay, "must be 0 or more"));
   SKEIN_RETURN_IF_ERROR(at_least(job.lr_scheduler.warmup_steps, 0, "lr_scheduler.warmup_steps"));
-  SKEIN_RETURN_IF_ERROR(is_one_of(job.lr_scheduler.decay_type, {"cosine", "linear", "none"},
+  SKEIN_RETURN_IF_ERROR(is_one_of(job.lr_scheduler.decay_type,
+                                  {"cosine", "linear", "sqrt", "polynomial", "none"},
                                   "lr_scheduler.decay_type"));
+  const double power = job.lr_scheduler.decay_power, ratio = job.lr_scheduler.decay_ratio;
+  SKEIN_RETURN_IF_ERROR(expect(power > 0, "lr_scheduler.decay_power", power, "must be above 0"));
+  SKEIN_RETURN_IF_ERROR(expect(ratio > 0 && ratio <= 1, "lr_scheduler.decay_ratio", ratio,
+                               "must be in (0, 1]; decay_type = \"none\" never decays"));
   const double factor = job.lr_scheduler.min_lr_factor;
   return expect(factor >= 0 && factor <= 1, "lr_scheduler.min_lr_factor", factor,
                 "must be in [0, 1]");

@@ -49,8 +49,11 @@ struct OptimizerSpec {
 
 struct LrSchedulerSpec {
   int64_t warmup_steps = 100;
-  std::string decay_type = "cosine";  // "cosine", "linear" or "none".
-  double min_lr_factor = 0.1;         // Final lr / peak lr.
+  // "cosine", "linear", "sqrt", "polynomial" or "none".
+  std::string decay_type = "cosine";
+  double decay_power = 2;      // The exponent with "polynomial".
+  double decay_ratio = 1;      // Last share of the steps that decays; 1: all after the warm-up.
+  double min_lr_factor = 0.1;  // Final lr / peak lr.
   bool operator==(const LrSchedulerSpec&) const = default;
 };
 

@@ -5,6 +5,17 @@
 #include <numbers>
 
 namespace skein::plans {
+namespace {
+
+/// What is left of the way from the peak to the lowest rate, 1 to 0, behind `progress` of it.
+double left_after(const LrSchedulerSpec& scheduler, double progress) {
+  if (scheduler.decay_type == "cosine") return 0.5 * (1 + std::cos(std::numbers::pi * progress));
+  if (scheduler.decay_type == "polynomial") return std::pow(1 - progress, scheduler.decay_power);
+  if (scheduler.decay_type == "sqrt") return 1 - std::sqrt(progress);
+  return 1 - progress;
+}
+
+}  // namespace
 
 double learning_rate(const JobSpec& job, int64_t step) {
   const LrSchedulerSpec& scheduler = job.lr_scheduler;
@@ -13,12 +24,14 @@ double learning_rate(const JobSpec& job, int64_t step) {
     return peak * static_cast<double>(step + 1) / static_cast<double>(scheduler.warmup_steps);
   }
   if (scheduler.decay_type == "none") return peak;
-  const int64_t span = std::max<int64_t>(1, job.training.steps - scheduler.warmup_steps);
+  const int64_t steps = job.training.steps;
+  const int64_t decaying = std::llround(scheduler.decay_ratio * static_cast<double>(steps));
+  const int64_t begin = std::max(scheduler.warmup_steps, steps - decaying);
+  if (step < begin) return peak;
+  const int64_t span = std::max<int64_t>(1, steps - begin);
   const double progress =
-      std::min(1.0, static_cast<double>(step - scheduler.warmup_steps) / static_cast<double>(span));
-  const double left = scheduler.decay_type == "cosine"
-                          ? 0.5 * (1 + std::cos(std::numbers::pi * progress))
-                          : 1 - progress;
+      std::min(1.0, static_cast<double>(step - begin) / static_cast<double>(span));
+  const double left = left_after(scheduler, progress);
   return peak * (scheduler.min_lr_factor + (1 - scheduler.min_lr_factor) * left);
 }
 

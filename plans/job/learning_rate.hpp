@@ -7,7 +7,9 @@
 namespace skein::plans {
 
 /// Learning rate of `step`, counted from 0: linear warm-up over `warmup_steps` ((step + 1) /
-/// warmup_steps of the peak), then decay to `min_lr_factor` of the peak at the job's last step.
+/// warmup_steps of the peak), then the peak until the last `decay_ratio` of the job's steps, over
+/// which it decays to `min_lr_factor` of the peak. A ratio below 1 makes WSD (Hu et al., MiniCPM,
+/// arXiv 2404.06395, section 4).
 double learning_rate(const JobSpec& job, int64_t step);
 
 /// Factor on the gradients that limits their global norm: max_norm / norm, at most 1; 1 if

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Text becomes token files that a job trains on. All of it needs Hugging Face's `tokenizers`: give a
+Python that has it as SKEIN_TOKENIZERS_PYTHON; without one only the refusals are looked at."""
+import json
+import os
+import struct
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from running import SOURCE, Program  # noqa: E402
+
+TOOL = os.path.join(SOURCE, "tools", "skein-prepare")
+USAGE, BAD_DATA = 2, 3
+
+
+def prepare(program, *words, python="/usr/bin/python3"):
+    return subprocess.run([python, TOOL, *words], cwd=program.folder, text=True, capture_output=True,
+                          check=False, timeout=120)
+
+
+def refused(program, claim, code, words, result):
+    lines = result.stderr.strip().splitlines()
+    program.expect(claim, result.returncode == code and len(lines) == 1 and
+                   all(word in lines[0] for word in words), result.stderr.strip())
+
+
+def write(program, name, text):
+    path = os.path.join(program.folder, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def read_shard(path):
+    with open(path, "rb") as file:
+        magic, version, count = struct.unpack("<3i", file.read(12))
+        file.seek(1024)
+        tokens = list(struct.unpack(f"<{count}H", file.read()))
+    return magic, version, tokens
+
+
+def without_library(program):
+    python = subprocess.run(["/usr/bin/python3", "-c", "import tokenizers"], capture_output=True,
+                            check=False)
+    if python.returncode != 0:
+        refused(program, "without the library it says what to install", USAGE,
+                ["pip install tokenizers"], prepare(program, "out", "x.txt", "--tokenizer", "t"))
+    refused(program, "a folder that is there is left alone", USAGE, ["there already"],
+            prepare(program, ".", "x.txt", "--tokenizer", "t"))
+    refused(program, "shards have at least a token", USAGE, ["--shard-tokens"],
+            prepare(program, "out", "x.txt", "--tokenizer", "t", "--shard-tokens", "0"))
+
+
+def with_library(program, python):
+    with open(os.path.join(SOURCE, "tests/golden/text/tokenizers.json"), encoding="utf-8") as file:
+        golden = json.load(file)
+    write(program, "model/tokenizer.json", json.dumps(golden["base"]))
+    write(program, "model/tokenizer_config.json", json.dumps({"eos_token": "<|end|>"}))
+    write(program, "in/b/second.jsonl", '{"text": " the geese fly"}\n\n{"text": "the geese"}\n')
+    write(program, "in/a.txt", "the geese")
+    expected = dict(zip(golden["texts"], golden["expected"]["gpt2"]))
+    common = ["--tokenizer", "model"]
+    made = prepare(program, "out", "in", *common, "--shard-tokens", "5", python=python)
+    program.expect("a folder is prepared", made.returncode == 0, made.stderr.strip())
+    with open(os.path.join(program.folder, "out", "manifest.json"), encoding="utf-8") as file:
+        manifest = json.load(file)
+    tokens = []
+    for shard in manifest["train"]:
+        magic, version, part = read_shard(os.path.join(program.folder, "out", shard["file"]))
+        program.expect(f"{shard['file']} has llm.c's header and its tokens",
+                       (magic, version, len(part)) == (20240520, 1, shard["tokens"]))
+        tokens += part
+    end = [0]
+    program.expect("tokens are those of the documents in order, each with its end",
+                   tokens == expected["the geese"] + end + expected[" the geese fly"] + end +
+                   expected["the geese"] + end, str(tokens))
+    program.expect("nothing else is left", sorted(os.listdir(program.folder)) == ["in", "model", "out"])
+    write(program, "long/a.txt", " the geese fly" * 800)
+    write(program, "long/b.jsonl", '{"text": " the geese fly"}\n' * 400)
+    made = prepare(program, "long-out", "long", *common, "--validation-fraction", "0.3", python=python)
+    again = prepare(program, "long-again", "long", *common, "--validation-fraction", "0.3",
+                    python=python)
+    program.expect("what is held out depends on the seed only",
+                   made.stdout.split(":")[1] == again.stdout.split(":")[1] != "", made.stderr)
+    trained, run = program.train("run", "--data.dataset", "tokens", "--data.path",
+                                 "long-out/manifest.json", "--model.vocab_size", "328",
+                                 "--training.steps", "3")
+    program.expect("a job trains on the manifest, and its checkpoint has the tokenizer",
+                   trained.returncode == 0 and os.path.exists(
+                       os.path.join(run, "checkpoint/step-00000003/tokenizer.json")), trained.stderr)
+    small = program.run("train", os.path.join(SOURCE, "tests/support/small_job.toml"),
+                        "--job.dump_folder", "small", "--data.dataset", "tokens", "--data.path",
+                        "long-out/manifest.json")
+    refused(program, "a smaller vocabulary is refused", USAGE, ["328 tokens", "vocab_size"], small)
+    for claim, code, words, given in (
+            ("a missing input is named", BAD_DATA, ["nope"], ["nope"]),
+            ("a line without the key is named", BAD_DATA, ["b.jsonl:1", "--key"],
+             ["long/b.jsonl", "--key", "body"]),
+            ("an unknown end token is named", USAGE, ["<end>", "--end-token"],
+             ["in", "--end-token", "<end>"])):
+        refused(program, claim, code, words, prepare(program, "bad", *given, *common, python=python))
+        program.expect(f"{claim}, and nothing is left",
+                       not any(name.startswith("bad") for name in os.listdir(program.folder)))
+
+
+def main():
+    program = Program()
+    without_library(program)
+    python = os.environ.get("SKEIN_TOKENIZERS_PYTHON")
+    if python:
+        with_library(program, python)
+    program.finish()
+
+
+main()
