@@ -47,7 +47,7 @@ GIVEN_UP = {
     "trouble": (r"\btrouble\b", "peer-failure report", [
         "cli/*", "tests/cli/*", "tests/e2e/*", "actors/collectives/*", "tests/actors/collectives/*",
         "cmake/*", "bench/*", "docs/compare.md"]),    # Why something failed.
-    "board": (r"\bboards?\b", "rendezvous store", []),
+    "board": (r"\bboards?\b", "rendezvous store", ["tools/*"]),  # TensorBoard.
     "disagreement": (r"\bdisagreements?\b", "consensus distance", []),
     "remedy": (r"\bremed(y|ies|ied)\b", "mitigation", []),
     "draft": (r"\bdrafts?\b", "candidate plan", []),
