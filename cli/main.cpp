@@ -32,6 +32,7 @@
 #include "cli/run/worker_children.hpp"
 #include "cli/verbs/compare_verb.hpp"
 #include "cli/verbs/eval_verb.hpp"
+#include "cli/verbs/export_verb.hpp"
 #include "cli/verbs/generate.hpp"
 #include "cli/verbs/profile_verb.hpp"
 #include "cli/verbs/status.hpp"
@@ -337,6 +338,16 @@ int run(int argc, char** argv) {
   EvalOptions evaluating;
   CLI::App* eval_verb = add_eval_verb(app, evaluating);
 
+  ExportOptions exporting;
+  CLI::App* export_verb = app.add_subcommand(
+      "export", "write the model of a checkpoint as a folder in Hugging Face's form");
+  export_verb->add_option("checkpoint", exporting.checkpoint, "checkpoint or run folder")
+      ->required();
+  export_verb->add_option("out", exporting.out, "folder that is made")->required();
+  export_verb->add_option("--shard-mb", exporting.shard_mb, "MB of weights in a file at most")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1'000'000));
+
   std::string to_verify;
   CLI::App* verify_verb = app.add_subcommand(
       "verify", "check every file and tensor of a checkpoint; a line for each fault, exit code 3");
@@ -416,6 +427,7 @@ int run(int argc, char** argv) {
   if (drain_verb->parsed()) return finish(drain_worker(where, to_drain));
   if (status_verb->parsed()) return finish(print_status(asked, status_json));
   if (generate_verb->parsed()) return finish(generate(generating, std::cout));
+  if (export_verb->parsed()) return finish(export_model(exporting, std::cout));
   if (verify_verb->parsed()) return finish(verify_checkpoints(to_verify, std::cout));
   std::fputs(describe_keys().c_str(), stdout);
   return finish(kExitDone);
