@@ -18,11 +18,16 @@
 namespace skein::actors {
 namespace {
 
+/// Null where devices only sleep.
+absl::StatusOr<std::unique_ptr<gpu::TokenData>> open_data(const plans::JobSpec& job) {
+  if (job.device.type == "sleep") return nullptr;
+  return gpu::TokenData::open(
+      {job.data, job.training.seq_len, job.model.vocab_size, job.debug.seed});
+}
+
 absl::StatusOr<TrainingData> read_data(const plans::JobSpec& job) {
-  if (job.device.type == "sleep") return TrainingData();
-  SKEIN_ASSIGN_OR_RETURN(auto data, gpu::TokenData::open({job.data, job.training.seq_len,
-                                                          job.model.vocab_size, job.debug.seed}));
-  return TrainingData{data->bytes(), data->digest()};
+  SKEIN_ASSIGN_OR_RETURN(const auto data, open_data(job));
+  return data ? TrainingData{data->bytes(), data->digest()} : TrainingData();
 }
 
 /// Whether the job can go on from a checkpoint.
@@ -35,9 +40,16 @@ absl::Status check_use(const plans::JobSpec& job, const gpu::CheckpointReader& r
       job.training.steps, "; raise training.steps to go on"));
 }
 
-absl::Status check_data(const TrainingData& data, const gpu::CheckpointReader& reader) {
+absl::Status check_data(const plans::JobSpec& job, const TrainingData& data,
+                        const gpu::CheckpointReader& reader) {
   const gpu::TrainerState& state = reader.trainer_state();
-  if (state.data_bytes == 0 || state.data_digest == data.digest) return absl::OkStatus();
+  if (state.data_bytes == 0) return absl::OkStatus();
+  uint64_t digest = data.digest;
+  if (state.has_digest_of_tokens) {
+    SKEIN_ASSIGN_OR_RETURN(const auto opened, open_data(job));
+    if (opened) digest = opened->digest_of_tokens();
+  }
+  if (state.data_digest == digest) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("checkpoint ", reader.folder(), " was made with other training data (",
                    state.data_bytes, " bytes then, ", data.bytes,
@@ -163,7 +175,7 @@ absl::StatusOr<VerifiedStart> verify_start(const plans::JobSpec& job, const std:
   start.faults = std::move(found.faults);
   if (found.reader) {
     SKEIN_RETURN_IF_ERROR(check_use(job, *found.reader));
-    SKEIN_RETURN_IF_ERROR(check_data(start.data, *found.reader));
+    SKEIN_RETURN_IF_ERROR(check_data(job, start.data, *found.reader));
     start.checkpoint_path = found.reader->folder();
     start.durable_step = found.reader->trainer_state().steps_done;
     return start;

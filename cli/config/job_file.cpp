@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <initializer_list>
 #include <iterator>
@@ -182,12 +183,24 @@ bool describes_model(const std::string& name) {
          name != "model.initializer_range";
 }
 
+/// Keys that the files of older runs do not have; their models are as the defaults say.
+constexpr std::array kLaterKeys = {"model.num_key_value_heads",
+                                   "model.head_dim",
+                                   "model.qkv_bias",
+                                   "model.rope_type",
+                                   "model.rope_factor",
+                                   "model.rope_low_freq_factor",
+                                   "model.rope_high_freq_factor",
+                                   "model.rope_original_max_position_embeddings"};
+
 /// A run's own file of the whole job has all of them: the folder may be gone when it is resumed.
 bool gives_whole_model(const std::vector<Assignment>& assignments) {
   std::set<std::string> given;
   for (const Assignment& each : assignments) given.insert(each.key->full_name());
   return std::all_of(job_keys().begin(), job_keys().end(), [&](const JobKey& key) {
-    return !describes_model(key.full_name()) || given.contains(key.full_name());
+    const std::string name = key.full_name();
+    const bool is_later = std::find(kLaterKeys.begin(), kLaterKeys.end(), name) != kLaterKeys.end();
+    return !describes_model(name) || is_later || given.contains(name);
   });
 }
 

@@ -22,6 +22,8 @@
 #include "plans/base/status_macros.hpp"
 #include "plans/plan/layout_plan.hpp"
 #include "plans/simulator/job_scenario.hpp"
+#include "plans/sync/policy_kind.hpp"
+#include "plans/tokens/token_plan.hpp"
 
 namespace skein::cli {
 namespace {
@@ -105,6 +107,9 @@ absl::Status try_plan(const TrainOptions& options, const plans::JobSpec& job,
   if (chooses) return absl::OkStatus();
   std::vector<plans::WorkerId> ids;
   for (int64_t n = 1; n <= workers; ++n) ids.push_back({static_cast<uint32_t>(n)});
+  if (plans::trains_by_tokens(job)) {
+    return plans::make_token_plan(job, ids, 1, std::nullopt).status();
+  }
   const auto tried =
       given ? plans::adopt_plan(job, *given, ids, 1) : plans::make_layout_plan(job, ids, 1);
   if (tried.ok() || !given) return tried.status();
@@ -331,6 +336,7 @@ absl::Status TrainRun::start_processes(actors::CoordinatorOptions coordinating) 
   coordinating.observer = reporter_.get();
   if (both_observers_) coordinating.observer = both_observers_.get();
   tell_changes();
+  SKEIN_RETURN_IF_ERROR(check_changed_data());
   SKEIN_ASSIGN_OR_RETURN(coordinator_, actors::CoordinatorProcess::start(std::move(coordinating)));
   if (!changes_.empty()) {
     // Nobody else has the run's lock now; who resumes it next goes on with these keys.
@@ -350,6 +356,15 @@ absl::Status TrainRun::start_processes(actors::CoordinatorOptions coordinating) 
     SKEIN_RETURN_IF_ERROR(children_->start({address}, folder_));
   }
   return absl::OkStatus();
+}
+
+/// Other data than the checkpoint's are refused before the run's own file names them.
+absl::Status TrainRun::check_changed_data() const {
+  const bool has_others =
+      std::any_of(changes_.begin(), changes_.end(),
+                  [](const ChangedKey& change) { return change.name.starts_with("data."); });
+  if (!has_others) return absl::OkStatus();
+  return actors::verify_start(job_.spec, load_path_, UINT64_MAX, std::nullopt).status();
 }
 
 void TrainRun::tell_changes() {

@@ -123,6 +123,7 @@ class TrainRun {
   absl::Status start_processes(actors::CoordinatorOptions coordinating);
   /// Puts what a resumed run has changed into its log.
   void tell_changes();
+  absl::Status check_changed_data() const;
   void say(const std::string& line) const;
   ChaosHands chaos_hands();
   void check_children(const actors::RunProgress& progress);

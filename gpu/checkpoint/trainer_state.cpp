@@ -7,6 +7,12 @@
 #include "plans/base/status_macros.hpp"
 
 namespace skein::gpu {
+namespace {
+
+constexpr const char* kDigest = "data_windows_digest";
+constexpr const char* kTokensDigest = "data_digest";
+
+}  // namespace
 
 TrainerState trainer_state_after(const plans::JobSpec& job, uint64_t steps_done) {
   TrainerState state;
@@ -23,7 +29,7 @@ nlohmann::ordered_json to_json(const TrainerState& state) {
           {"seq_len", state.seq_len},
           {"seed", state.seed},
           {"data_bytes", state.data_bytes},
-          {"data_digest", state.data_digest},
+          {state.has_digest_of_tokens ? kTokensDigest : kDigest, state.data_digest},
           {"loss", state.loss},
           {"plan", state.plan}};
 }
@@ -37,7 +43,9 @@ absl::StatusOr<TrainerState> read_trainer_state(const std::string& folder) {
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "seq_len", state.seq_len));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "seed", state.seed));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "data_bytes", state.data_bytes));
-  SKEIN_RETURN_IF_ERROR(take_field(json, path, "data_digest", state.data_digest));
+  state.has_digest_of_tokens = json.contains(kTokensDigest);
+  SKEIN_RETURN_IF_ERROR(take_field(json, path, state.has_digest_of_tokens ? kTokensDigest : kDigest,
+                                   state.data_digest));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "loss", state.loss));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "plan", state.plan));
   return state;

@@ -17,9 +17,10 @@ struct TrainerState {
   int64_t seq_len = 0;        // Tokens of a training sample: later positions are untrained.
   uint64_t seed = 0;
   uint64_t data_bytes = 0;
-  uint64_t data_digest = 0;
-  double loss = 0;   // The last step's; 0: unknown.
-  std::string plan;  // Text form of the plan that wrote it; empty: several have.
+  uint64_t data_digest = 0;           // `TokenData::digest`
+  bool has_digest_of_tokens = false;  // It is `digest_of_tokens`: an older release has written it.
+  double loss = 0;                    // The last step's; 0: unknown.
+  std::string plan;                   // Text form of the plan that wrote it; empty: several have.
   bool operator==(const TrainerState&) const = default;
 };
 

@@ -47,6 +47,12 @@ class WindowedData final : public TokenData {
     return sum;
   }
   uint64_t digest() const override { return digest_; }
+  uint64_t digest_of_tokens() const override {
+    uint64_t digest = kFnvOffset;
+    for (const Training& each : training_) each.windows.add_tokens_to_digest(digest);
+    validation_.add_tokens_to_digest(digest);
+    return digest;
+  }
   bool is_unchanged() const override {
     return validation_.is_unchanged() &&
            std::all_of(training_.begin(), training_.end(),

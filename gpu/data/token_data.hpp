@@ -31,10 +31,12 @@ class TokenData {
   static absl::StatusOr<std::unique_ptr<TokenData>> open(const Options& options);
   virtual ~TokenData() = default;
 
-  /// Size of all tokens and a digest, by which workers know that they read the same data: it has
-  /// all tokens of files of up to a million, of larger ones many pieces.
+  /// Size of all tokens and a digest, by which workers know that they read the same data: where
+  /// files and sources end, all tokens of files of up to a million, and many pieces of larger ones.
   virtual uint64_t bytes() const = 0;
   virtual uint64_t digest() const = 0;
+  /// The digest of older checkpoints, of every token, which are all read for it.
+  virtual uint64_t digest_of_tokens() const = 0;
   /// Nobody has written into the files since they were opened, or put others in their place.
   virtual bool is_unchanged() const = 0;
   virtual int64_t training_tokens() const = 0;

@@ -19,12 +19,20 @@ constexpr const char* kFormat = "skein-tokens";
 constexpr int64_t kVersion = 1;
 
 absl::StatusOr<std::vector<std::string>> matches_of(const std::string& pattern) {
+  std::string escaped;  // Only * and ? mean more than themselves.
+  for (const char each : pattern) {
+    if (each == '[' || each == '\\') escaped.push_back('\\');
+    escaped.push_back(each);
+  }
   glob_t found{};
-  const int error = glob(pattern.c_str(), 0, nullptr, &found);
+  const int error = glob(escaped.c_str(), GLOB_ERR, nullptr, &found);
   std::vector<std::string> paths;
   for (size_t n = 0; error == 0 && n < found.gl_pathc; ++n) paths.emplace_back(found.gl_pathv[n]);
   globfree(&found);
   if (!paths.empty()) return paths;
+  if (error == GLOB_ABORTED) {
+    return absl::NotFoundError(absl::StrCat("a folder of ", pattern, " cannot be read"));
+  }
   return absl::NotFoundError(absl::StrCat("no file matches ", pattern));
 }
 

@@ -67,13 +67,22 @@ absl::Status TokenWindows::read(int64_t index, std::span<int32_t> tokens,
   return copy(part, first + 1, targets);
 }
 
+void TokenWindows::add_tokens_to_digest(uint64_t& digest) const {
+  for (const TokenPart& part : parts_) {
+    for (int64_t i = part.begin; i < part.begin + part.count; ++i) {
+      digest = (digest ^ static_cast<uint64_t>(part.array.at(i))) * kFnvPrime;
+    }
+  }
+}
+
 absl::Status TokenWindows::add_to_digest(uint64_t& digest) const {
   const auto add = [&digest](uint64_t value) { digest = (digest ^ value) * kFnvPrime; };
+  add(parts_.size());
   for (const TokenPart& part : parts_) {
+    add(static_cast<uint64_t>(part.count));  // Windows end with the part.
     const bool is_whole = part.count <= kWholeTokensMax;
     const int64_t pieces = is_whole ? 1 : kPieces;
     const int64_t length = is_whole ? part.count : kPieceTokens;
-    if (!is_whole) add(static_cast<uint64_t>(part.count));
     for (int64_t piece = 0; piece < pieces; ++piece) {
       // The first one begins with the part, the last one ends with it.
       const int64_t first = pieces == 1 ? 0 : (part.count - length) / (pieces - 1) * piece;

@@ -27,16 +27,18 @@ class TokenWindows {
   int64_t count() const { return ends_.back(); }  // Windows.
   int64_t tokens() const;
   uint64_t bytes() const;
-  const std::vector<TokenPart>& parts() const { return parts_; }
 
   /// Copies tokens [T] and targets [T] of window `index`; either span may be empty.
   /// DataLoss   a token is beyond the vocabulary, or the file has become shorter: reading on would
   ///            end the process. The message names file and position.
   absl::Status read(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const;
 
-  /// Adds the parts' sizes and tokens to a digest (FNV-1a): all of short parts, of long ones pieces
-  /// spread over them. InvalidArgument if one of these is beyond the vocabulary.
+  /// Adds to a digest (FNV-1a) how many parts there are, their sizes, and their tokens: all of
+  /// short parts, of long ones pieces spread over them.
+  /// InvalidArgument   one of these is beyond the vocabulary.
   absl::Status add_to_digest(uint64_t& digest) const;
+  /// Adds all tokens, and nothing of where parts end.
+  void add_tokens_to_digest(uint64_t& digest) const;
   bool is_unchanged() const;
 
  private:

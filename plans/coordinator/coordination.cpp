@@ -397,6 +397,7 @@ CoordinatorOutcome Coordination::on_checkpoint_verified(const CheckpointVerdict&
   } else if (is_needed) {
     append(decisions, begin_change("the checkpoint is damaged", now_us));
   }
+  if (phase_ == Phase::kGathering) append(decisions, dismiss_leavers());
   append(decisions, try_gather(now_us));
   return decisions;
 }
@@ -786,10 +787,11 @@ CoordinatorDecisions Coordination::start(uint64_t now_us) {
 }
 
 /// While there is no plan in force, whoever had a part in the last one may hold what is committed
-/// and not on disk.
+/// and not on disk, or only in a checkpoint that nobody has read yet.
 bool Coordination::needs_what_it_holds(const Member& member) const {
   const bool has_plan = phase_ == Phase::kTraining || phase_ == Phase::kFinishing;
-  return !has_plan && member.may_hold_state && log_.steps_done() != log_.durable_step();
+  const bool is_durable = log_.steps_done() == log_.durable_step() && !reads_.is_verifying();
+  return !has_plan && member.may_hold_state && !is_durable;
 }
 
 /// Lets go those who asked to leave and hold nothing any more.

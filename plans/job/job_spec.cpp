@@ -178,9 +178,17 @@ absl::Status check_optimizer(const JobSpec& job) {
                                   {"cosine", "linear", "sqrt", "polynomial", "none"},
                                   "lr_scheduler.decay_type"));
   const double power = job.lr_scheduler.decay_power, ratio = job.lr_scheduler.decay_ratio;
-  SKEIN_RETURN_IF_ERROR(expect(power > 0, "lr_scheduler.decay_power", power, "must be above 0"));
+  const bool is_polynomial = job.lr_scheduler.decay_type == "polynomial";
+  SKEIN_RETURN_IF_ERROR(expect(std::isfinite(power) && power > 0, "lr_scheduler.decay_power", power,
+                               "must be above 0"));
+  SKEIN_RETURN_IF_ERROR(expect(is_polynomial || power == LrSchedulerSpec().decay_power,
+                               "lr_scheduler.decay_power", power,
+                               "goes with decay_type = \"polynomial\""));
   SKEIN_RETURN_IF_ERROR(expect(ratio > 0 && ratio <= 1, "lr_scheduler.decay_ratio", ratio,
                                "must be in (0, 1]; decay_type = \"none\" never decays"));
+  SKEIN_RETURN_IF_ERROR(
+      expect(job.lr_scheduler.decay_type != "none" || ratio == LrSchedulerSpec().decay_ratio,
+             "lr_scheduler.decay_ratio", ratio, "goes with a decay, and decay_type is \"none\""));
   const double factor = job.lr_scheduler.min_lr_factor;
   return expect(factor >= 0 && factor <= 1, "lr_scheduler.min_lr_factor", factor,
                 "must be in [0, 1]");

@@ -17,6 +17,10 @@ absl::Status check_not_negative(double value_us, const char* name) {
 
 absl::Status check(const Plan& plan, const Profile& profile, const ClusterSpec& cluster,
                    const SimulationOptions& options) {
+  if (plan.mode == kTokenMode) {
+    return absl::InvalidArgumentError(
+        "simulation: nobody follows the lists of a plan of tokens; these are simulated apart");
+  }
   SKEIN_RETURN_IF_ERROR(validate(profile));
   SKEIN_RETURN_IF_ERROR(validate(cluster));
   SKEIN_RETURN_IF_ERROR(

@@ -81,6 +81,10 @@ void SpeedWatch::keep(const std::map<WorkerId, WorkSample>& samples) {
 
 std::map<WorkerId, double> expected_busy_us(const JobSpec& job, const Plan& plan,
                                             const std::vector<MeasuredWorker>& measured) {
+  if (plan.mode == kTokenMode) {
+    const auto predicted = predict_tokens(job, plan, measured);
+    return predicted.ok() ? predicted->busy_us : work_by_flops(job, plan);
+  }
   const auto simulated = simulate_busy_us(job, plan, measured);
   if (!simulated.ok()) return work_by_flops(job, plan);
   std::map<WorkerId, double> expected;
@@ -137,7 +141,10 @@ absl::StatusOr<Mitigation> choose_mitigation(const JobSpec& job, const Plan& cur
 
 absl::StatusOr<double> predict_step_us(const JobSpec& job, const Plan& plan,
                                        const std::vector<MeasuredWorker>& measured) {
-  if (plan.mode == kTokenMode) return predict_token_step_us(job, plan, measured);
+  if (plan.mode == kTokenMode) {
+    SKEIN_ASSIGN_OR_RETURN(const TokenPrediction predicted, predict_tokens(job, plan, measured));
+    return predicted.step_us;
+  }
   SKEIN_ASSIGN_OR_RETURN(const Simulation simulated, simulate_measured(job, plan, measured));
   return simulated.step_us;
 }

@@ -158,16 +158,22 @@ absl::StatusOr<PlannedPipeline> plan_tokens(const JobSpec& job, const PlanReques
       " bytes on a worker; try training.recompute = true or a smaller global_batch_size"));
 }
 
-absl::StatusOr<double> predict_token_step_us(const JobSpec& job, const Plan& plan,
-                                             const std::vector<MeasuredWorker>& measured) {
+absl::StatusOr<TokenPrediction> predict_tokens(const JobSpec& job, const Plan& plan,
+                                               const std::vector<MeasuredWorker>& measured) {
   const std::set<WorkerId> workers = plan_workers(plan);
   std::vector<MeasuredWorker> own = measured;
   std::erase_if(own, [&](const MeasuredWorker& each) { return !workers.contains(each.id); });
-  SKEIN_ASSIGN_OR_RETURN(const Plan positioned, with_positions(plan, ids_of(own)));
+  const std::vector<WorkerId> ids = ids_of(own);
+  SKEIN_ASSIGN_OR_RETURN(const Plan positioned, with_positions(plan, ids));
   SKEIN_ASSIGN_OR_RETURN(
       const TokenSimulation simulated,
       simulate_tokens(tokens_of(job, positioned), options_of(job, measured_request(job, own))));
-  return simulated.mean_step_us();
+  TokenPrediction prediction;
+  prediction.step_us = simulated.mean_step_us();
+  for (size_t n = 0; n < ids.size(); ++n) {
+    prediction.busy_us[ids[n]] = simulated.busy_us[n] / kSteps;
+  }
+  return prediction;
 }
 
 }  // namespace skein::plans

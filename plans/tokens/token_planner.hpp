@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -20,9 +21,13 @@ namespace skein::plans {
 /// Cost                that of `tune_tokens` for each number of sub-models.
 absl::StatusOr<PlannedPipeline> plan_tokens(const JobSpec& job, const PlanRequest& request);
 
-/// The simulated time of a step by such a plan, whose workers have all measured.
-/// FailedPrecondition   if one has not.
-absl::StatusOr<double> predict_token_step_us(const JobSpec& job, const Plan& plan,
-                                             const std::vector<MeasuredWorker>& measured);
+struct TokenPrediction {
+  double step_us = 0;
+  std::map<WorkerId, double> busy_us;  // What each worker computes in a step.
+};
+/// What is simulated of steps by such a plan.
+/// NotFound   if one of its workers has not measured.
+absl::StatusOr<TokenPrediction> predict_tokens(const JobSpec& job, const Plan& plan,
+                                               const std::vector<MeasuredWorker>& measured);
 
 }  // namespace skein::plans

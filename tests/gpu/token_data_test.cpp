@@ -147,6 +147,19 @@ TEST_F(TokenDataTest, APatternMeansShardsInTheOrderOfTheirNames) {
   EXPECT_TRUE(absl::IsNotFound(open("tokens", folder.file("t_*.bin")).status()));
 }
 
+TEST_F(TokenDataTest, TheDigestKnowsWhereFilesEndAndThatOfOlderCheckpointsDoesNot) {
+  std::vector<uint64_t> digests, of_tokens;
+  for (const int32_t cut : {20, 24}) {
+    write_tokens(folder.file("s_0.bin"), 0, cut);
+    write_tokens(folder.file("s_1.bin"), cut, 60 - cut);
+    const auto data = open("tokens", folder.file("s_*.bin")).value();
+    digests.push_back(data->digest());
+    of_tokens.push_back(data->digest_of_tokens());
+  }
+  EXPECT_NE(digests[0], digests[1]);
+  EXPECT_EQ(of_tokens[0], of_tokens[1]);
+}
+
 TEST_F(TokenDataTest, AManifestNamesShardsAndWhatIsHeldOut) {
   write_tokens(folder.file("a.bin"), 0, 22);
   write_tokens(folder.file("b.bin"), 70'000, 9, /*is_wide=*/true);

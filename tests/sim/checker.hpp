@@ -119,6 +119,10 @@ class Checker {
   void on_coordinator_started(ProcessId process);
   /// A copy of state is not what it was: whoever has it may hold nothing.
   void on_damage() { is_damaged_ = true; }
+  /// A coordinator begins, which looks at the newest checkpoint.
+  void on_coordinator() { coordinator_began_us_ = world_.now_us(); }
+  /// Somebody writes into a file of the newest checkpoint.
+  void on_tear() { torn_us_ = world_.now_us(); }
   /// The next coordinator has another configuration: what comes of it is like no other run.
   void on_other_keys() {
     has_other_keys_ = true;
@@ -216,7 +220,9 @@ class Checker {
   std::set<ProcessId> thrown_away_from_;  // Each alone has a part of that state.
   /// By a plan that threw nothing away, and the journal is not yet rewound.
   std::optional<uint64_t> goes_back_to_;
-  uint64_t newest_first_step_ = 0;      // With which the newest plan begins.
+  uint64_t newest_first_step_ = 0;  // With which the newest plan begins.
+  uint64_t coordinator_began_us_ = 0;
+  std::optional<uint64_t> torn_us_;     // When a checkpoint was torn last.
   std::optional<uint64_t> started_us_;  // When a plan was started last.
   uint64_t appended_us_ = 0;            // When the newest step came into the journal.
   std::map<std::tuple<uint64_t, int32_t, uint64_t>, uint64_t> digests_;

@@ -184,6 +184,7 @@ class Simulation {
     if (result_) return;
     if (other_run_) other_run_->kill(false);  // It has the port.
     world_.trace("the coordinator starts");
+    checker_.on_coordinator();
     coordinators_.push_back(std::make_unique<SimulatedCoordinator>(
         around_, absl::StrCat("c", coordinators_.size() + 1)));
     coordinator_ = coordinators_.back().get();
@@ -622,6 +623,7 @@ class Simulation {
     if (fault.variant % 3 == 0) disk_.tear_next_shard();
     if (fault.variant % 3 == 1) disk_.tear_next_left();
     if (fault.variant % 3 == 2) disk_.tear_checkpoint();
+    if (fault.variant % 3 == 2) checker_.on_tear();
     return true;
   }
 

@@ -12,6 +12,7 @@ class WatchedData final : public gpu::TokenData {
 
   uint64_t bytes() const override { return data_->bytes(); }
   uint64_t digest() const override { return data_->digest(); }
+  uint64_t digest_of_tokens() const override { return data_->digest_of_tokens(); }
   bool is_unchanged() const override { return data_->is_unchanged(); }
   int64_t training_tokens() const override { return data_->training_tokens(); }
   int64_t validation_tokens() const override { return data_->validation_tokens(); }

@@ -2,9 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <optional>
+#include <string>
+
 #include "actors/coordinator/journal.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/trainer_state.hpp"
+#include "gpu/data/token_data.hpp"
 #include "plans/coordinator/commit_log.hpp"
 #include "plans/plan/layout_plan.hpp"
 #include "tests/actors/small_job.hpp"
@@ -13,20 +18,18 @@
 namespace skein::actors {
 namespace {
 
-/// A checkpoint of the state after `steps` steps, all numbers of which are 0.
-void write_start(const plans::JobSpec& job, const std::string& run_folder, uint64_t steps,
-                 const std::string& plan) {
+/// A checkpoint of that state, all numbers of which are 0.
+void write_start(const plans::JobSpec& job, const std::string& run_folder,
+                 const gpu::TrainerState& state) {
   std::vector<std::vector<float>> zeros;
   std::vector<gpu::SavedParameter> parameters;
   for (const auto& spec : plans::range_parameters(job.model, {0, plans::layer_count(job.model)})) {
     const auto& values = zeros.emplace_back(static_cast<size_t>(plans::element_count(spec)));
     parameters.push_back({spec, values, values, values});
   }
-  const auto files = gpu::write_shard(gpu::partial_checkpoint_path(run_folder, steps, 1), 0, 1,
-                                      job.optimizer.name, parameters);
+  const auto files = gpu::write_shard(gpu::partial_checkpoint_path(run_folder, state.steps_done, 1),
+                                      0, 1, job.optimizer.name, parameters);
   ASSERT_TRUE(files.ok()) << files.status();
-  gpu::TrainerState state = gpu::trainer_state_after(job, steps);
-  state.plan = plan;
   const auto path = gpu::complete_checkpoint(run_folder, 1, job.model, state, *files, 0);
   ASSERT_TRUE(path.ok()) << path.status();
 }
@@ -42,13 +45,37 @@ TEST(StartPoint, StepsThatOnlyTheCheckpointKnowsAreOfItsPlan) {
       ASSERT_TRUE(journal->append({step, 1, journal->term(), step * 4, 4, 2.5, 0.5}).ok());
     }
     const plans::Plan plan = plans::make_layout_plan(job, {{1}}, 7).value();
-    write_start(job, folder.path(), 4, is_named ? plans::to_text(plan) : "");
+    gpu::TrainerState state = gpu::trainer_state_after(job, 4);
+    if (is_named) state.plan = plans::to_text(plan);
+    write_start(job, folder.path(), state);
     std::string load_path = folder.path();
     const auto start = find_resumed(job, folder.path(), *journal, load_path);
     ASSERT_TRUE(start.ok()) << start.status();
     EXPECT_EQ(start->committed_steps, 4u);
     EXPECT_EQ(plans::generation_of(start->step_generations, 2), 1u);
     EXPECT_EQ(plans::generation_of(start->step_generations, 4), is_named ? 7u : 0u);
+  }
+}
+
+/// An older release had a digest of every token in its checkpoints, under another name.
+TEST(StartPoint, TheDataOfAnOlderCheckpointAreKnownAgain) {
+  plans::JobSpec job = small_job(1, 1);
+  job.model.vocab_size = 256;
+  tests::TemporaryFolder folder;
+  job.data.dataset = "text";
+  job.data.path = folder.file("text.txt");
+  std::ofstream(job.data.path) << std::string(500, 'a') << std::string(500, 'b');
+  const auto data =
+      gpu::TokenData::open({job.data, job.training.seq_len, job.model.vocab_size, job.debug.seed});
+  ASSERT_TRUE(data.ok()) << data.status();
+  for (const bool is_other : {false, true}) {
+    tests::TemporaryFolder run;
+    gpu::TrainerState state = gpu::trainer_state_after(job, 4);
+    state.data_bytes = (*data)->bytes();
+    state.data_digest = (*data)->digest_of_tokens() + (is_other ? 1 : 0);
+    state.has_digest_of_tokens = true;
+    write_start(job, run.path(), state);
+    EXPECT_EQ(verify_start(job, run.path(), 5, std::nullopt).ok(), !is_other);
   }
 }
 

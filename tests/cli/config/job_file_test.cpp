@@ -35,7 +35,7 @@ JobSpec changed_job() {
   job.data = {"tokens", "", {"a = b.bin", "c, \"d\".bin"}, {1, 3.5}, "v [1].bin", 0.25};
   job.training = {7, 33, 3, 12, 0.5, true};
   job.optimizer = {"sgd", 3e-4, 0.8, 0.99, 1e-7, 0.01, 0.7};
-  job.lr_scheduler = {5, "linear", 1.5, 0.25, 0.2};
+  job.lr_scheduler = {5, "polynomial", 1.5, 0.25, 0.2};
   job.parallelism = {plans::kAutoDegree, 2, {2, 0, 1}, {1, 3}, "ZBH1", 2, "some.plan"};
   job.device = {"sleep", 4, 0.75, {1, 0.5, 0.1}, 10.5, 21, 3, "H6", "speeds.csv", 0.25,
                 "tf32",  2, 512};

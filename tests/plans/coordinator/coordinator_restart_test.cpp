@@ -31,7 +31,8 @@ JobSpec job_of_three() {
 
 /// A coordinator whose last life had a plan for workers 1, 2, 3, and was told to start with one.
 struct Restarted {
-  explicit Restarted(JobSpec job = job_of_three(), std::set<WorkerId> earlier_workers = {}) {
+  explicit Restarted(JobSpec job = job_of_three(), std::set<WorkerId> earlier_workers = {},
+                     uint64_t unread_step = 0) {
     Coordination::Options options;
     options.last_plan = *make_layout_plan(job_of_three(), {{1}, {2}, {3}}, 4);
     options.job = std::move(job);
@@ -42,6 +43,8 @@ struct Restarted {
     options.generation = 4;
     options.run = "small-1";
     options.config_digest = 11;
+    options.durable_step = unread_step;
+    options.is_verified = unread_step == 0;
     coordination.emplace(std::move(options), 0);
   }
   CoordinatorDecisions join(PeerNumber peer, uint32_t process, uint32_t previous,
@@ -80,6 +83,21 @@ TEST(CoordinatorRestart, ALeaverStaysUntilTheOthersAreBackAndWhoHasNothingGoes) 
       cluster.coordination->on_leave(newcomer, "SIGTERM", kSecondUs).decisions();
   ASSERT_NE(find<StopWorker>(left), nullptr);
   EXPECT_EQ(find<StopWorker>(left)->worker, newcomer);
+}
+
+TEST(CoordinatorRestart, ALeaverStaysUntilTheCheckpointOfItsStateHasBeenRead) {
+  for (const uint64_t whole_step : {7, 4}) {  // It is whole, or damaged: an older one is.
+    Restarted cluster(job_of_three(), {}, /*unread_step=*/7);
+    cluster.join(1, 11, 1);
+    EXPECT_EQ(
+        find<StopWorker>(cluster.coordination->on_leave({1}, "SIGTERM", kSecondUs).decisions()),
+        nullptr);
+    CheckpointVerdict verdict;
+    verdict.step = whole_step;
+    const CoordinatorDecisions read =
+        cluster.coordination->on_checkpoint_verified(verdict, kSecondUs).decisions();
+    EXPECT_EQ(find<StopWorker>(read) != nullptr, whole_step == 7);
+  }
 }
 
 TEST(CoordinatorRestart, GoesOnWithoutThoseThatDoNotComeBack) {

@@ -10,6 +10,8 @@
 #include "plans/elastic/replan.hpp"
 #include "plans/plan/layout_plan.hpp"
 #include "plans/profile/estimate.hpp"
+#include "plans/simulator/simulator.hpp"
+#include "plans/stragglers/speed_watch.hpp"
 #include "plans/tokens/token_plan.hpp"
 
 namespace skein::plans {
@@ -74,8 +76,20 @@ TEST(TokenPlanner, AWideHeadIsASubModelOfItsOwnThatFewTrain) {
   EXPECT_THAT(level_workers(plan).front(),
               ElementsAre(WorkerId{2}, WorkerId{4}, WorkerId{6}, WorkerId{8}));
   EXPECT_EQ(check_plan(request.job, plan), absl::OkStatus());
-  EXPECT_EQ(predict_token_step_us(request.job, plan, request.measured).value(),
-            chosen->objective_us);
+  const auto predicted = predict_tokens(request.job, plan, request.measured);
+  ASSERT_TRUE(predicted.ok()) << predicted.status();
+  EXPECT_EQ(predicted->step_us, chosen->objective_us);
+  EXPECT_EQ(expected_busy_us(request.job, plan, request.measured), predicted->busy_us);
+  EXPECT_EQ(predicted->busy_us.size(), 4u);
+}
+
+/// Its lists of actions are what may have to be kept, and nobody follows them.
+TEST(TokenPlanner, TheSimulatorOfPipelinesTakesNoSuchPlan) {
+  const ReplanRequest request = request_of(planned_job(32), 3, /*wide_head=*/true);
+  const Plan plan = with_positions(replan_tokens(request)->plan, request.workers).value();
+  const PlanRequest asked = measured_request(request.job, request.measured);
+  const auto simulated = simulate(plan, asked.profile, asked.cluster, asked.simulation);
+  EXPECT_EQ(simulated.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(TokenPlanner, TokensTileEveryBatch) {
