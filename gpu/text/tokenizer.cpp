@@ -68,7 +68,9 @@ absl::Status check_model(const Json& model, const std::string& path) {
   if (type_of(model) != "BPE") return unsupported(path, absl::StrCat("model ", type_of(model)));
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const Json& affix = field_of(model, key);
-    if (!affix.is_null() && affix != "") return unsupported(path, key);
+    const bool is_given =
+        affix.is_string() ? !affix.get_ref<const std::string&>().empty() : !affix.is_null();
+    if (is_given) return unsupported(path, key);
   }
   if (field_of(model, "byte_fallback") == true) return unsupported(path, "byte_fallback");
   const Json& dropout = field_of(model, "dropout");

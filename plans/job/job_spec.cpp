@@ -208,7 +208,7 @@ absl::Status check_mixture(const DataSpec& data) {
                                data.weights.size(),
                                "numbers must be one for each of data.mixture"));
   if (!has_weights) return absl::OkStatus();
-  const absl::Status weights = SampleMixture::make(data.weights, /*seed=*/0).status();
+  absl::Status weights = SampleMixture::make(data.weights, /*seed=*/0).status();
   if (weights.ok()) return weights;
   return absl::InvalidArgumentError(absl::StrCat("data.weights: ", std::string(weights.message())));
 }
