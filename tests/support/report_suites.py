@@ -14,6 +14,8 @@ NO_ROOT = os.geteuid() != 0
 MAY_SKIP = (
     (r"gpu_cuda_\w+", NO_GPU, "no GPU; the same tests run on an emulated one"),
     (r"e2e_(network|compose)", NO_ROOT, "only root can make networks and use an engine"),
+    (r"e2e_prepare", not os.environ.get("SKEIN_TOKENIZERS_PYTHON"),
+     "Debian has no tokenizers; give a Python that has it as SKEIN_TOKENIZERS_PYTHON"),
     (r"oracle_schedule_csv", True, "Debian's PyTorch has no pipelining"),
 )
 

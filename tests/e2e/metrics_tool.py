@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""skein-metrics hands each number of a run's metrics to a library, here one that writes down what it
+is given."""
+import json
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from running import SOURCE, Program  # noqa: E402
+
+TOOL = os.path.join(SOURCE, "tools", "skein-metrics")
+USAGE, BAD_DATA = 2, 3
+LIBRARY = '''
+import json
+
+
+class SummaryWriter:
+    def __init__(self, folder):
+        self.file = open(folder, "w", encoding="utf-8")
+
+    def add_scalar(self, name, value, step):
+        self.file.write(json.dumps([name, value, step]) + "\\n")
+
+    def close(self):
+        self.file.close()
+'''
+
+
+def show(program, *words, modules=""):
+    environment = {**os.environ, "PYTHONPATH": os.path.join(program.folder, modules)}
+    return subprocess.run(["/usr/bin/python3", TOOL, *words], cwd=program.folder, text=True,
+                          capture_output=True, check=False, timeout=60, env=environment)
+
+
+def refused(program, claim, code, words, *command, modules="library"):
+    result = show(program, *command, modules=modules)
+    lines = result.stderr.strip().splitlines()
+    program.expect(claim, result.returncode == code and len(lines) == 1 and
+                   all(word in lines[0] for word in words), result.stderr.strip())
+
+
+def write(program, name, text):
+    path = os.path.join(program.folder, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def main():
+    program = Program()
+    write(program, "library/tensorboardX.py", LIBRARY)
+    write(program, "without/tensorboardX.py", "raise ImportError('it is not there')\n")
+    trained, run = program.train("run", "--training.steps", "2")
+    program.expect("a run is trained", trained.returncode == 0, trained.stderr.strip())
+    with open(os.path.join(run, "metrics.jsonl"), "a", encoding="utf-8") as file:
+        file.write('{"kind": "step", "step": 3, "lo')  # It is being written.
+    with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file if line.endswith("\n")]
+    shown = show(program, run, "--tensorboard", "curves", modules="library")
+    program.expect("a run is shown", shown.returncode == 0, shown.stderr.strip())
+    with open(os.path.join(program.folder, "curves"), encoding="utf-8") as file:
+        points = [json.loads(line) for line in file]
+    for row in rows:
+        if row["kind"] in ("step", "validation"):
+            name = f"{row['kind']}/loss"
+            program.expect(f"{name} of step {row['step']} is a point",
+                           points.count([name, row["loss"], row["step"]]) == 1)
+    program.expect("a point is a number of a step that is whole", points and
+                   all(isinstance(value, (int, float)) and step in (1, 2)
+                       for _, value, step in points), str({step for _, _, step in points}))
+    refused(program, "a folder that is no run's is named", BAD_DATA, ["nope"], "nope",
+            "--tensorboard", "curves")
+    refused(program, "without the library it says what to install", USAGE,
+            ["pip install tensorboardX"], run, "--tensorboard", "curves", modules="without")
+    write(program, "damaged/metrics.jsonl", "no JSON\n")
+    refused(program, "a damaged row's file is named", BAD_DATA, ["damaged/metrics.jsonl"], "damaged",
+            "--tensorboard", "curves")
+    program.finish()
+
+
+main()
