@@ -314,22 +314,24 @@ int run(int argc, char** argv) {
       ->required();
   generate_verb->add_option("--prompt", generating.prompt, "text to go on from");
   generate_verb->add_option("--tokens", generating.tokens, "number of tokens to draw")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, kTokensMax));
   generate_verb
-      ->add_option("--temperature", generating.sampling.temperature, "0: always the likeliest")
+      ->add_option("--temperature", generating.sampling.temperature,
+                   "divides the logits; 0: always the likeliest token")
       ->capture_default_str();
   generate_verb
       ->add_option("--top-k", generating.sampling.top_k,
                    "draw among the K likeliest tokens; 0: among all")
       ->capture_default_str();
   generate_verb
-      ->add_option("--top-p", generating.sampling.top_p,
-                   "of these, among the likeliest that together have probability P")
+      ->add_option(
+          "--top-p", generating.sampling.top_p,
+          "draw among the likeliest tokens that together have probability P, after --top-k")
       ->capture_default_str();
   generate_verb->add_flag("!--ignore-eos", generating.stops, "go on behind the model's end token");
   generate_verb->add_flag("--ids", generating.is_numbers,
                           "the prompt and what is written are token numbers");
-  generate_verb->add_flag("!--no-cache", generating.caches)->group("");  // To compare with.
   generate_verb->add_option("--seed", generating.seed, "seed of the draws")->capture_default_str();
   generate_verb->add_option("--threads", generating.threads, "host threads")
       ->capture_default_str()
@@ -341,7 +343,9 @@ int run(int argc, char** argv) {
   ExportOptions exporting;
   CLI::App* export_verb = app.add_subcommand(
       "export", "write the model of a checkpoint as a folder in Hugging Face's form");
-  export_verb->add_option("checkpoint", exporting.checkpoint, "checkpoint or run folder")
+  export_verb
+      ->add_option("checkpoint", exporting.checkpoint,
+                   "checkpoint, run folder or folder in Hugging Face's form")
       ->required();
   export_verb->add_option("out", exporting.out, "folder that is made")->required();
   export_verb->add_option("--shard-mb", exporting.shard_mb, "MB of weights in a file at most")

@@ -1,7 +1,6 @@
 #include "actors/worker/prepare_io.hpp"
 
 #include <malloc.h>
-#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,6 +11,7 @@
 #include "actors/run_id.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
+#include "gpu/host/machine_memory.hpp"
 #include "gpu/model/memory_estimate.hpp"
 #include "gpu/profile/measure_profile.hpp"
 #include "plans/base/status_macros.hpp"
@@ -221,13 +221,6 @@ absl::Status send_state(const SendStateRequest& request) {
   return absl::OkStatus();
 }
 
-/// Memory of this machine; 0 if the system does not say.
-int64_t machine_memory_bytes() {
-  struct sysinfo info {};
-  if (sysinfo(&info) != 0) return 0;
-  return static_cast<int64_t>(info.totalram) * info.mem_unit;
-}
-
 /// Before anything is allocated, as for a plan.
 absl::StatusOr<plans::Profile> measure_device(const ProfileWork& work) {
   gpu::Device& device = *work.device;
@@ -252,7 +245,7 @@ absl::Status measure(const ProfileWork& work, plans::MeasuredWorker& measured) {
   SKEIN_ASSIGN_OR_RETURN(measured.profile, measure_device(work));
   measured.is_device_memory = work.device->info().memory_bytes > 0;
   measured.memory_bytes =
-      measured.is_device_memory ? work.device->info().memory_bytes : machine_memory_bytes();
+      measured.is_device_memory ? work.device->info().memory_bytes : gpu::machine_memory_bytes();
   measured.memory_bytes_max = memory_left(work, measured.is_device_memory);
   const double patience_s = std::min(work.job.elastic.heartbeat_timeout_seconds, kProbeSecondsMax);
   const std::chrono::milliseconds patience(static_cast<int64_t>(patience_s * 1e3));

@@ -32,16 +32,18 @@ Stopped by Ctrl-C, the same command goes on where it was. docs/compare.md says m
 
 constexpr const char* kEvalFooter =
     R"(The data are what the checkpoint's run holds out for validation, or those that keys of [data]
-name: with --data.path, all of the file. Windows lie one behind the other, and each token is
-predicted from those before it in its window. Bits per byte are there where it is known how many
-bytes of text the tokens stand for.
+name. With --data.path all of the file is judged, or of a manifest what it lists for validation if
+it lists any; with --data.mixture what is held out of each source. Windows lie one behind the
+other, and each token is predicted from those before it in its window. Bits per byte are there
+where it is known how many bytes of text the tokens stand for.
 
 Examples:
   skein eval outputs/latest
   skein eval outputs/latest --data.dataset text --data.path other.txt
   skein eval ~/gpt2 --data.dataset tokens --data.path wiki.bin --seq-len 1024 --json
 
-It computes on the processor, in four times the memory of the weights.)";
+It computes on the processor, in the memory that training would take: four times that of the
+weights as float32, and more for --batch windows of --seq-len tokens.)";
 
 constexpr const char* kProfileFooter =
     R"(Times the forward, the backward of the inputs and the backward of the weights of every
@@ -74,8 +76,10 @@ CLI::App* add_eval_verb(CLI::App& app, EvalOptions& options) {
   verb->add_option("checkpoint", options.checkpoint,
                    "checkpoint, run folder or folder in Hugging Face's form")
       ->required();
-  verb->add_option("--seq-len", options.seq_len,
-                   "tokens of a window; 0: as the model has been trained")
+  verb->add_option(
+          "--seq-len", options.seq_len,
+          "tokens of a window; 0: as many as in training here, else the model's positions, at "
+          "most 1024")
       ->capture_default_str();
   verb->add_option("--batch", options.batch, "windows that are computed at once")
       ->capture_default_str()

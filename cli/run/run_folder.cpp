@@ -189,9 +189,15 @@ void ensure_subfolders(const RunFolder& folder) {
 absl::StatusOr<RunFolder> open_run_folder(const std::string& path) {
   std::error_code error;
   const fs::path folder = fs::canonical(path, error);
-  if (error || !fs::exists(folder / kResolvedJob)) {
+  const bool is_missing = error == std::errc::no_such_file_or_directory ||
+                          error == std::errc::not_a_directory ||
+                          (!error && !fs::exists(folder / kResolvedJob, error) && !error);
+  if (is_missing) {
     return absl::NotFoundError(
         absl::StrCat(path, " is no run folder (it has no ", kResolvedJob, ")"));
+  }
+  if (error) {
+    return absl::UnavailableError(absl::StrCat("cannot look at ", path, ": ", error.message()));
   }
   return RunFolder{folder.string(), folder.filename().string()};
 }

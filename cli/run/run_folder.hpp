@@ -48,7 +48,8 @@ std::string find_latest_run(const plans::JobSpec& job);
 /// Makes those folders of a run that are not there. An error shows when somebody writes into them.
 void ensure_subfolders(const RunFolder& folder);
 
-/// An existing run's folder, to go on in. NotFound if it is none.
+/// An existing run's folder, to go on in. NotFound if it is none, Unavailable with the reason if
+/// that cannot be seen.
 absl::StatusOr<RunFolder> open_run_folder(const std::string& path);
 
 }  // namespace skein::cli

@@ -43,15 +43,23 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+/// Files that the run needs again: it may be resumed, and its checkpoints judged, from another
+/// folder. What is absolute stays as it is.
+void make_absolute(plans::JobSpec& job) {
+  std::vector<std::string*> paths = {&job.parallelism.plan, &job.model_from, &job.data.path,
+                                     &job.data.validation_path};
+  for (std::string& source : job.data.mixture) paths.push_back(&source);
+  for (std::string* path : paths) {
+    if (!path->empty()) *path = std::filesystem::absolute(*path).string();
+  }
+}
+
 absl::StatusOr<LoadedJob> load_job_of(const TrainOptions& options, JobUse use = JobUse::kRun) {
   SKEIN_ASSIGN_OR_RETURN(LoadedJob job,
                          options.job_text.empty()
                              ? load_job(options.job_path, options.overrides, use)
                              : load_job_text(options.job_text, kNoFile, options.overrides, use));
-  // The run may be resumed from another folder.
-  for (std::string* path : {&job.spec.parallelism.plan, &job.spec.model_from}) {
-    if (!path->empty()) *path = std::filesystem::absolute(*path).string();
-  }
+  make_absolute(job.spec);
   return job;
 }
 
@@ -205,7 +213,9 @@ absl::Status TrainRun::load() {
 absl::Status TrainRun::load_resumed() {
   SKEIN_ASSIGN_OR_RETURN(const std::string text, read_resolved_job(folder_));
   SKEIN_ASSIGN_OR_RETURN(job_, load_job(folder_.file("config.resolved.toml"), options_.overrides));
-  SKEIN_ASSIGN_OR_RETURN(const plans::JobSpec before, parse_job(text));
+  SKEIN_ASSIGN_OR_RETURN(plans::JobSpec before, parse_job(text));
+  make_absolute(job_.spec);
+  make_absolute(before);
   SKEIN_ASSIGN_OR_RETURN(changes_, resumed_changes(before, job_.spec));
   return absl::OkStatus();
 }

@@ -3,23 +3,25 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "cli/config/json_text.hpp"
 #include "cli/report/number_text.hpp"
-#include "cli/run/run_folder.hpp"
+#include "cli/verbs/eval_data.hpp"
+#include "cli/verbs/model_memory.hpp"
 #include "cli/verbs/model_source.hpp"
 #include "cli/verbs/model_text.hpp"
 #include "gpu/data/token_data.hpp"
 #include "gpu/device.hpp"
+#include "gpu/model/memory_estimate.hpp"
 #include "gpu/model/stage_model.hpp"
+#include "gpu/numbers.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::cli {
@@ -27,6 +29,8 @@ namespace {
 
 /// A model with more tokens has some for more than a byte.
 constexpr int64_t kByteVocabularyMax = 512;
+/// A published model has far more positions than the loss of a window needs memory for.
+constexpr int64_t kUntrainedSeqLenMax = 1024;
 
 absl::Status check(const EvalOptions& options) {
   if (options.seq_len < 0) return absl::InvalidArgumentError("--seq-len must be 0 or more");
@@ -36,39 +40,26 @@ absl::Status check(const EvalOptions& options) {
   return absl::OkStatus();
 }
 
-/// The job of the run that the checkpoint is of; empty if it is of none.
-std::string job_text_of(const std::string& checkpoint) {
-  const auto run = std::filesystem::absolute(checkpoint).parent_path().parent_path();
-  const auto folder = open_run_folder(run.string());
-  if (!folder.ok()) return "";
-  const auto text = read_resolved_job(*folder);
-  return text.ok() ? *text : "";
+/// Tokens of a window.
+absl::StatusOr<int64_t> find_seq_len(const EvalOptions& options, const ModelSource& source) {
+  const int64_t positions = source.model().positions;
+  const int64_t untrained = std::min(positions, kUntrainedSeqLenMax);
+  const int64_t seq_len =
+      options.seq_len > 0 ? options.seq_len : source.trained_seq_len().value_or(untrained);
+  if (seq_len <= positions) return seq_len;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--seq-len ", seq_len, ": the model is made for ", positions, " positions"));
 }
 
-/// The data that is looked at, all of it as what is held out.
-absl::StatusOr<plans::DataSpec> find_data(const EvalOptions& options, const std::string& folder,
-                                          std::string& name) {
-  const std::string text = job_text_of(folder);
-  if (text.empty() && options.data.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(folder,
-                     " is of no run: say which data, as --data.dataset tokens --data.path "
-                     "FILE"));
+/// Tokens of the data that the model can know.
+absl::StatusOr<std::unique_ptr<gpu::TokenData>> open_data(const plans::DataSpec& data,
+                                                          int64_t seq_len, int64_t vocab_size) {
+  if (data.dataset != "tokens" && vocab_size > kByteVocabularyMax) {
+    return absl::InvalidArgumentError(absl::StrCat("bytes (data.dataset = \"", data.dataset,
+                                                   "\") are no tokens of a model with ", vocab_size,
+                                                   " of them; give token files (\"tokens\")"));
   }
-  SKEIN_ASSIGN_OR_RETURN(const LoadedJob job, load_job_text(text, "the run's job", options.data));
-  plans::DataSpec data = job.spec.data;
-  const bool is_given = std::any_of(options.data.begin(), options.data.end(),
-                                    [](const auto& each) { return each.first == "data.path"; });
-  if (is_given) {
-    data.validation_path = data.path;
-    data.mixture.clear();
-    data.weights.clear();
-  }
-  const bool is_part = data.validation_path.empty();
-  const std::string sources = data.mixture.empty() ? data.path : absl::StrJoin(data.mixture, ", ");
-  const std::string path = is_part ? sources : data.validation_path;
-  name = absl::StrCat(is_part ? "the part held out of " : "", path.empty() ? data.dataset : path);
-  return data;
+  return gpu::TokenData::open({data, seq_len, vocab_size, /*seed=*/0});
 }
 
 /// What the tokens of the data stand for. A tokenizer that is not followed leaves that unknown.
@@ -80,6 +71,29 @@ absl::StatusOr<ModelText> text_of(const plans::DataSpec& data, const ModelSource
   return absl::IsInvalidArgument(text.status()) ? ModelText::open("", vocab_size, true) : text;
 }
 
+gpu::StageModelOptions whole_model(const ModelSource& source, int64_t seq_len, int64_t batch) {
+  gpu::StageModelOptions stage;
+  stage.model = source.model();
+  stage.layers = {0, plans::layer_count(stage.model)};
+  stage.rows = batch;
+  stage.seq_len = seq_len;
+  stage.recompute = true;  // Nothing is kept for a backward.
+  return stage;
+}
+
+/// Before anything is allocated.
+absl::Status check_memory(const gpu::StageModelOptions& stage, const gpu::DeviceInfo& device) {
+  int64_t largest = 0;  // Parameters are read one by one.
+  for (const auto& spec : plans::range_parameters(stage.model, stage.layers)) {
+    largest = std::max(largest, plans::element_count(spec));
+  }
+  const gpu::MemoryEstimate estimate = gpu::estimate_memory(stage, device);
+  return check_available_memory(
+      {absl::StrCat("judging ", stage.rows, " windows of ", stage.seq_len, " tokens at once"),
+       estimate.total_bytes() + gpu::float_bytes(largest), estimate.state_bytes,
+       "a smaller --batch or --seq-len"});
+}
+
 /// The whole model on one device, for so many windows at once.
 class Evaluator {
  public:
@@ -88,12 +102,8 @@ class Evaluator {
                                                            const EvalOptions& options) {
     auto evaluator = std::make_unique<Evaluator>();
     evaluator->device_ = gpu::make_host_device(static_cast<int32_t>(options.threads));
-    gpu::StageModelOptions stage;
-    stage.model = source.model();
-    stage.layers = {0, plans::layer_count(stage.model)};
-    stage.rows = options.batch;
-    stage.seq_len = seq_len;
-    stage.recompute = true;  // Nothing is kept for a backward.
+    const gpu::StageModelOptions stage = whole_model(source, seq_len, options.batch);
+    SKEIN_RETURN_IF_ERROR(check_memory(stage, evaluator->device_->info()));
     SKEIN_ASSIGN_OR_RETURN(evaluator->model_, gpu::StageModel::create(stage, *evaluator->device_));
     const auto& parameters = evaluator->model_->parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
@@ -154,47 +164,23 @@ void print(const Evaluation& result, bool as_json, std::ostream& out) {
   out << " | " << with_commas(static_cast<uint64_t>(result.tokens)) << " tokens" << std::endl;
 }
 
-}  // namespace
-
-absl::Status evaluate(const EvalOptions& options, std::ostream& out) {
-  SKEIN_RETURN_IF_ERROR(check(options));
-  SKEIN_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::open(options.checkpoint));
-  Evaluation result;
-  result.checkpoint = source.folder();
-  SKEIN_ASSIGN_OR_RETURN(const plans::DataSpec data_spec,
-                         find_data(options, source.folder(), result.data));
-  result.seq_len = options.seq_len > 0 ? options.seq_len : source.positions();
-  if (result.seq_len > source.model().positions) {
-    return absl::InvalidArgumentError(absl::StrCat("--seq-len ", result.seq_len,
-                                                   ": the model is made for ",
-                                                   source.model().positions, " positions"));
-  }
-  SKEIN_ASSIGN_OR_RETURN(
-      const auto data,
-      gpu::TokenData::open({data_spec, result.seq_len, source.model().vocab_size, /*seed=*/0}));
-  if (data_spec.dataset != "tokens" && source.model().vocab_size > kByteVocabularyMax) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "bytes (data.dataset = \"", data_spec.dataset, "\") are no tokens of a model with ",
-        source.model().vocab_size, " of them; give token files (\"tokens\")"));
-  }
-  result.windows = data->validation_windows();
-  if (options.windows > 0) result.windows = std::min(result.windows, options.windows);
-  SKEIN_ASSIGN_OR_RETURN(auto evaluator, Evaluator::create(source, result.seq_len, options));
-  SKEIN_ASSIGN_OR_RETURN(const ModelText text, text_of(data_spec, source));
-  result.bytes = 0;
+/// Fills `result` in for its first `windows`, as many at once as the evaluator is for.
+absl::Status judge(Evaluator& evaluator, const gpu::TokenData& data, const ModelText& text,
+                   int64_t batch, Evaluation& result) {
   const auto start = std::chrono::steady_clock::now();
   const auto length = static_cast<size_t>(result.seq_len);
-  std::vector<int32_t> tokens(static_cast<size_t>(options.batch) * length);
+  std::vector<int32_t> tokens(static_cast<size_t>(batch) * length);
   std::vector<int32_t> targets(tokens.size());
-  for (int64_t first = 0; first < result.windows; first += options.batch) {
+  result.bytes = 0;
+  for (int64_t first = 0; first < result.windows; first += batch) {
     std::fill(targets.begin(), targets.end(), -1);
-    for (int64_t row = 0; row < std::min(options.batch, result.windows - first); ++row) {
+    for (int64_t row = 0; row < std::min(batch, result.windows - first); ++row) {
       const size_t at = static_cast<size_t>(row) * length;
-      SKEIN_RETURN_IF_ERROR(data->validation_sample(static_cast<uint64_t>(first + row),
-                                                    std::span(tokens).subspan(at, length),
-                                                    std::span(targets).subspan(at, length)));
+      SKEIN_RETURN_IF_ERROR(data.validation_sample(static_cast<uint64_t>(first + row),
+                                                   std::span(tokens).subspan(at, length),
+                                                   std::span(targets).subspan(at, length)));
     }
-    SKEIN_RETURN_IF_ERROR(evaluator->add(tokens, targets));
+    SKEIN_RETURN_IF_ERROR(evaluator.add(tokens, targets));
     for (const int32_t target : targets) {
       const std::optional<int64_t> bytes = target < 0 ? 0 : text.byte_count(target);
       result.bytes = result.bytes && bytes ? std::optional(*result.bytes + *bytes) : std::nullopt;
@@ -202,8 +188,29 @@ absl::Status evaluate(const EvalOptions& options, std::ostream& out) {
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   result.seconds = elapsed.count();
-  result.tokens = evaluator->loss_tokens();
-  result.loss = evaluator->loss_sum() / static_cast<double>(result.tokens);
+  result.tokens = evaluator.loss_tokens();
+  result.loss = evaluator.loss_sum() / static_cast<double>(result.tokens);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status evaluate(const EvalOptions& options, std::ostream& out) {
+  SKEIN_RETURN_IF_ERROR(check(options));
+  SKEIN_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::open(options.checkpoint));
+  SKEIN_ASSIGN_OR_RETURN(const EvalData found, find_eval_data(source.folder(), options.data));
+  SKEIN_ASSIGN_OR_RETURN(const int64_t seq_len, find_seq_len(options, source));
+  SKEIN_ASSIGN_OR_RETURN(const auto data,
+                         open_data(found.spec, seq_len, source.model().vocab_size));
+  SKEIN_ASSIGN_OR_RETURN(const ModelText text, text_of(found.spec, source));
+  SKEIN_ASSIGN_OR_RETURN(const auto evaluator, Evaluator::create(source, seq_len, options));
+  Evaluation result;
+  result.checkpoint = source.folder();
+  result.data = found.name;
+  result.seq_len = seq_len;
+  result.windows = data->validation_windows();
+  if (options.windows > 0) result.windows = std::min(result.windows, options.windows);
+  SKEIN_RETURN_IF_ERROR(judge(*evaluator, *data, text, options.batch, result));
   print(result, options.as_json, out);
   return absl::OkStatus();
 }

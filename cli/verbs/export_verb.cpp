@@ -92,7 +92,9 @@ absl::Status write_all(const ModelSource& source, int64_t bytes_max, const std::
 
 absl::Status export_model(const ExportOptions& options, std::ostream& out) {
   if (options.shard_mb < 1) return absl::InvalidArgumentError("--shard-mb must be at least 1");
-  const fs::path target = fs::path(options.out).lexically_normal();
+  if (options.out.empty()) return absl::InvalidArgumentError("the folder to write has no name");
+  fs::path target = fs::path(options.out).lexically_normal();
+  if (!target.has_filename()) target = target.parent_path();  // "out/" is "out".
   std::error_code error;
   if (fs::exists(target, error)) {
     return absl::InvalidArgumentError(

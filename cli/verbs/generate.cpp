@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "cli/verbs/model_memory.hpp"
 #include "cli/verbs/model_source.hpp"
 #include "cli/verbs/model_text.hpp"
 #include "gpu/checkpoint/generation_config.hpp"
@@ -18,10 +20,27 @@ namespace skein::cli {
 namespace {
 
 absl::Status check(const GenerateOptions& options) {
-  if (options.tokens < 1) return absl::InvalidArgumentError("--tokens must be at least 1");
+  if (options.tokens < 1 || options.tokens > kTokensMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tokens ", options.tokens, ": must be in [1, ", kTokensMax, "]"));
+  }
   if (options.threads < 1) return absl::InvalidArgumentError("--threads must be at least 1");
   if (options.prompt.empty()) return absl::InvalidArgumentError("--prompt must not be empty");
   return check(options.sampling);
+}
+
+/// Before anything is allocated.
+absl::Status check_memory(const plans::ModelSpec& model, int64_t prompt_tokens, int64_t window,
+                          int64_t tokens) {
+  // When the context moves on, half of it is computed anew.
+  const bool moves = prompt_tokens + tokens > window;
+  const int64_t added =
+      std::max(std::min(prompt_tokens, window), moves ? window - window / 2 + 1 : 0);
+  return check_available_memory(
+      {absl::StrCat("drawing text with a context of ", window, " tokens"),
+       gpu::Decoder::memory_bytes(model, window, std::min(added, window)),
+       plans::parameter_count(model) * static_cast<int64_t>(sizeof(float)),
+       "a smaller --tokens or a shorter --prompt"});
 }
 
 /// The model on the processor, and the sequence that it has seen.
@@ -32,7 +51,6 @@ class Sampler {
     auto sampler = std::make_unique<Sampler>();
     sampler->device_ = gpu::make_host_device(static_cast<int32_t>(options.threads));
     sampler->window_ = window;
-    sampler->caches_ = options.caches;
     const auto read = [&source](const std::string& name, std::span<float> out) {
       return source.read(name, out);
     };
@@ -44,7 +62,7 @@ class Sampler {
   /// Logits behind the last of `tokens`, which begin with those of the call before.
   absl::Status run(std::span<const int32_t> tokens, std::span<float> logits) {
     const int64_t begin = gpu::context_begin(static_cast<int64_t>(tokens.size()), window_);
-    if (begin != begin_ || !caches_) decoder_->clear();
+    if (begin != begin_) decoder_->clear();
     begin_ = begin;
     const auto added = tokens.subspan(static_cast<size_t>(begin + decoder_->length()));
     gpu::Work work;
@@ -57,7 +75,6 @@ class Sampler {
   std::unique_ptr<gpu::Decoder> decoder_;
   int64_t window_ = 0;
   int64_t begin_ = 0;  // Where the context begins in all tokens.
-  bool caches_ = true;
 };
 
 }  // namespace
@@ -75,6 +92,8 @@ absl::Status generate(const GenerateOptions& options, std::ostream& out) {
   }
   const int64_t window =
       std::min(source.positions(), static_cast<int64_t>(tokens.size()) + options.tokens);
+  SKEIN_RETURN_IF_ERROR(
+      check_memory(source.model(), static_cast<int64_t>(tokens.size()), window, options.tokens));
   SKEIN_ASSIGN_OR_RETURN(auto sampler, Sampler::create(source, window, options));
   if (!text.is_numbers()) out << options.prompt << std::flush;
   plans::Rng rng(options.seed);

@@ -29,12 +29,12 @@ const plans::ModelSpec& ModelSource::model() const {
   return weights_ ? weights_->model() : checkpoint_->model();
 }
 
-int64_t ModelSource::positions() const {
-  if (weights_) return model().positions;
+std::optional<int64_t> ModelSource::trained_seq_len() const {
+  if (weights_) return std::nullopt;
   const gpu::TrainerState& state = checkpoint_->trainer_state();
   // Before the first step the weights are those that training begins with.
-  return state.steps_done == 0 ? model().positions
-                               : std::clamp<int64_t>(state.seq_len, 1, model().positions);
+  if (state.steps_done == 0) return std::nullopt;
+  return std::clamp<int64_t>(state.seq_len, 1, model().positions);
 }
 
 absl::Status ModelSource::read(const std::string& name, std::span<float> out) const {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -21,8 +22,10 @@ class ModelSource {
 
   const std::string& folder() const { return folder_; }
   const plans::ModelSpec& model() const;
+  /// Tokens of the samples that it has been trained with here; none if it has not been.
+  std::optional<int64_t> trained_seq_len() const;
   /// Positions that the model has been trained for: later ones have learned nothing.
-  int64_t positions() const;
+  int64_t positions() const { return trained_seq_len().value_or(model().positions); }
   /// Copies a parameter as float32.
   absl::Status read(const std::string& name, std::span<float> out) const;
 

@@ -16,16 +16,41 @@ namespace {
 
 constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
 
+Ops::Attention attention_of(const plans::ModelSpec& model) {
+  return {1, 1, model.heads, plans::kv_heads(model), plans::head_size(model)};
+}
+
+int64_t weight_floats(const plans::ModelSpec& model) {
+  int64_t total = 0;
+  for (const auto& spec : plans::range_parameters(model, {0, plans::layer_count(model)})) {
+    total += plans::element_count(spec);
+  }
+  return total;
+}
+
+/// What the tokens that are added at once are computed in.
+struct WorkingFloats {
+  WorkingFloats(const LayerShape& shape, const Layer& block, const Head& head)
+      : passing(2 * shape.activations() + block.stash_numbers()),
+        scratch(std::max(block.scratch_numbers(), head.scratch_numbers())),
+        statistics(std::max(block.statistics_floats(), head.statistics_floats())) {}
+  int64_t passing, scratch, statistics;
+  int64_t sum() const { return passing + scratch + statistics; }
+};
+
 class TransformerDecoder final : public Decoder {
  public:
   TransformerDecoder(const plans::ModelSpec& model, int64_t positions)
       : model_(model), positions_(positions) {}
 
   absl::Status load(const ReadWeight& read, Device& device) {
-    const auto specs = plans::range_parameters(model_, {0, plans::layer_count(model_)});
-    int64_t total = 0;
-    for (const plans::ParameterSpec& spec : specs) total += plans::element_count(spec);
-    SKEIN_ASSIGN_OR_RETURN(weights_, device.allocate(total * kFloatBytes));
+    SKEIN_ASSIGN_OR_RETURN(weights_, device.allocate(weight_floats(model_) * kFloatBytes));
+    for (int64_t block = 0; block < model_.layers; ++block) {
+      SKEIN_ASSIGN_OR_RETURN(KeyValueCache cache,
+                             KeyValueCache::create(attention_of(model_), positions_, device));
+      caches_.push_back(std::move(cache));
+    }
+    SKEIN_ASSIGN_OR_RETURN(turns_, upload_rotary_turns(model_, positions_, device));
     float* next = weights_.floats();
     for (int64_t layer = 0; layer < plans::layer_count(model_); ++layer) {
       std::vector<float*>& tensors = layers_.emplace_back().weights;
@@ -37,8 +62,6 @@ class TransformerDecoder final : public Decoder {
         next += count;
       }
     }
-    caches_.assign(static_cast<size_t>(model_.layers), KeyValueCache(positions_));
-    SKEIN_ASSIGN_OR_RETURN(turns_, upload_rotary_turns(model_, positions_, device));
     device_ = &device;
     return absl::OkStatus();
   }
@@ -101,12 +124,10 @@ class TransformerDecoder final : public Decoder {
   /// Memory for the largest number of tokens so far.
   absl::Status reserve(const LayerShape& shape, const Layer& block, const Head& head) {
     if (shape.seq_len <= reserved_) return absl::OkStatus();
-    const int64_t passing = 2 * shape.activations() + block.stash_numbers();
-    const int64_t scratch = std::max(block.scratch_numbers(), head.scratch_numbers());
-    const int64_t statistics = std::max(block.statistics_floats(), head.statistics_floats());
-    SKEIN_ASSIGN_OR_RETURN(passing_, device_->allocate(passing * kFloatBytes));
-    SKEIN_ASSIGN_OR_RETURN(scratch_, device_->allocate(scratch * kFloatBytes));
-    SKEIN_ASSIGN_OR_RETURN(statistics_, device_->allocate(statistics * kFloatBytes));
+    const WorkingFloats floats(shape, block, head);
+    SKEIN_ASSIGN_OR_RETURN(passing_, device_->allocate(floats.passing * kFloatBytes));
+    SKEIN_ASSIGN_OR_RETURN(scratch_, device_->allocate(floats.scratch * kFloatBytes));
+    SKEIN_ASSIGN_OR_RETURN(statistics_, device_->allocate(floats.statistics * kFloatBytes));
     reserved_ = shape.seq_len;
     return absl::OkStatus();
   }
@@ -137,6 +158,14 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::create(const plans::ModelSpec&
   auto decoder = std::make_unique<TransformerDecoder>(model, positions);
   SKEIN_RETURN_IF_ERROR(decoder->load(read, device));
   return std::unique_ptr<Decoder>(std::move(decoder));
+}
+
+int64_t Decoder::memory_bytes(const plans::ModelSpec& model, int64_t positions, int64_t added) {
+  const LayerShape shape = {model, 1, added};
+  const WorkingFloats working(shape, *make_block(shape), Head({model, 1, 1}, LogitsLayout{}));
+  const int64_t turns = plans::has_rotary(model) ? positions * plans::head_size(model) : 0;
+  return (weight_floats(model) + turns + working.sum()) * kFloatBytes +
+         model.layers * KeyValueCache::bytes(attention_of(model), positions);
 }
 
 int64_t context_begin(int64_t count, int64_t window) {

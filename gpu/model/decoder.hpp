@@ -28,12 +28,15 @@ class Decoder {
   static absl::StatusOr<std::unique_ptr<Decoder>> create(const plans::ModelSpec& model,
                                                          int64_t positions, const ReadWeight& read,
                                                          Device& device);
+  /// What a decoder allocates on a host device, if at most `added` tokens are added at once.
+  static int64_t memory_bytes(const plans::ModelSpec& model, int64_t positions, int64_t added);
   virtual ~Decoder() = default;
 
   virtual int64_t length() const = 0;  // Positions of the sequence so far.
   virtual void clear() = 0;            // Begins another sequence.
   /// Adds `tokens` [n], n >= 1, each in [0, V), to the sequence. Overwrites logits [V] by those
-  /// behind the last one. InvalidArgument if they do not fit.
+  /// behind the last one. InvalidArgument if they do not fit; ResourceExhausted if there is no
+  /// memory for more tokens at once than before.
   virtual absl::Status extend(Ops& ops, std::span<const int32_t> tokens,
                               std::span<float> logits) = 0;
 };

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "gpu/host/cached_attention.hpp"
+#include "gpu/numbers.hpp"
 #include "plans/base/check.hpp"
+#include "plans/base/status_macros.hpp"
 
 namespace skein::gpu {
 namespace {
@@ -25,19 +27,31 @@ struct Row {
 
 }  // namespace
 
+int64_t KeyValueCache::bytes(const Ops::Attention& shape, int64_t capacity) {
+  return float_bytes((2 * shape.key_width() + 1) * capacity);
+}
+
+absl::StatusOr<KeyValueCache> KeyValueCache::create(const Ops::Attention& shape, int64_t capacity,
+                                                    Device& device) {
+  KeyValueCache cache;
+  cache.capacity_ = capacity;
+  SKEIN_ASSIGN_OR_RETURN(cache.memory_, device.allocate(bytes(shape, capacity)));
+  cache.keys_ = cache.memory_.floats();
+  cache.values_ = cache.keys_ + shape.key_width() * capacity;
+  cache.scores_ = cache.values_ + shape.key_width() * capacity;
+  return cache;
+}
+
 void KeyValueCache::append(const Ops::Attention& shape, const float* qkv) {
   SKEIN_CHECK(shape.batch == 1 && length_ + shape.seq_len <= capacity_) << length_;
   const Row row(shape);
-  const auto size = static_cast<size_t>(row.key_heads * capacity_ * row.head_size);
-  keys_.resize(size);
-  values_.resize(size);
   for (int64_t t = 0; t < shape.seq_len; ++t, qkv += row.width) {
     for (int64_t head = 0; head < row.key_heads; ++head) {
       const int64_t to = (head * capacity_ + length_ + t) * row.head_size;
       const float* key = qkv + row.keys + head * row.head_size;
       const float* value = qkv + row.values + head * row.head_size;
-      std::copy(key, key + row.head_size, keys_.data() + to);
-      std::copy(value, value + row.head_size, values_.data() + to);
+      std::copy(key, key + row.head_size, keys_ + to);
+      std::copy(value, value + row.head_size, values_ + to);
     }
   }
   length_ += shape.seq_len;
@@ -45,11 +59,9 @@ void KeyValueCache::append(const Ops::Attention& shape, const float* qkv) {
 
 void KeyValueCache::attend(const Ops::Attention& shape, const float* qkv, float* out) {
   const Row row(shape);
-  scores_.resize(static_cast<size_t>(capacity_));
-  const CachedHeads heads = {keys_.data(),  values_.data(), row.heads,
-                             row.key_heads, row.head_size,  capacity_};
+  const CachedHeads heads = {keys_, values_, row.heads, row.key_heads, row.head_size, capacity_};
   for (int64_t t = 0; t < shape.seq_len; ++t) {
-    attend_to_cache(heads, length_ - shape.seq_len + t + 1, qkv + t * row.width, scores_.data(),
+    attend_to_cache(heads, length_ - shape.seq_len + t + 1, qkv + t * row.width, scores_,
                     out + t * row.heads * row.head_size);
   }
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpu/model/stage_model.hpp"
@@ -38,6 +39,27 @@ plans::ModelSpec model_of(const std::string& family, bool tied) {
   }
   return model;
 }
+
+/// A host device that counts what it gives out and has no memory for one of the requests.
+class CountingDevice final : public Device {
+ public:
+  explicit CountingDevice(int64_t fails_at) : fails_at_(fails_at) {}
+
+  const DeviceInfo& info() const override { return host_->info(); }
+  absl::StatusOr<Buffer> allocate(int64_t bytes) override {
+    if (requests_++ == fails_at_) return absl::ResourceExhaustedError("no memory");
+    bytes_ += bytes;
+    return host_->allocate(bytes);
+  }
+  absl::Status run(Work work) override { return host_->run(std::move(work)); }
+
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  std::unique_ptr<Device> host_ = make_host_device(1);
+  int64_t fails_at_;
+  int64_t requests_ = 0, bytes_ = 0;
+};
 
 /// Weights for a decoder and a model that is trained, which are the same.
 class DecoderTest : public testing::Test {
@@ -127,6 +149,45 @@ TEST_F(DecoderTest, RefusesMoreTokensThanItHasPositionsAndKeepsItsSequence) {
   EXPECT_THAT(std::string(device_->run(std::move(work)).message()), HasSubstr("behind 8 of 9"));
   ASSERT_TRUE(extend(1, logits).ok());
   expect_trained_losses(logits);
+}
+
+TEST_F(DecoderTest, AllocatesWhatItSaysItWill) {
+  for (const char* family : {"gpt2", "llama", "grouped"}) {
+    const plans::ModelSpec model = model_of(family, false);
+    make(model);
+    for (const int64_t added : {int64_t{1}, kLength}) {
+      CountingDevice device(-1);
+      decoder_ = Decoder::create(model, kLength, reader(), device).value();
+      std::vector<float> logits(kVocabulary);
+      Work work;
+      work.run = [&](Ops& ops) {
+        const auto first = std::span<const int32_t>(tokens_).first(static_cast<size_t>(added));
+        return decoder_->extend(ops, first, logits);
+      };
+      ASSERT_TRUE(device.run(std::move(work)).ok());
+      EXPECT_EQ(device.bytes(), Decoder::memory_bytes(model, kLength, added)) << family;
+      decoder_.reset();
+    }
+  }
+}
+
+TEST_F(DecoderTest, SaysSoWhicheverMemoryIsMissing) {
+  make(model_of("llama", false));
+  int64_t failures = 0;
+  for (bool is_done = false; !is_done; ++failures) {
+    CountingDevice device(failures);
+    auto made = Decoder::create(model_of("llama", false), kLength, reader(), device);
+    absl::Status status = made.status();
+    if (made.ok()) {
+      std::vector<float> logits(kVocabulary);
+      Work work;
+      work.run = [&](Ops& ops) { return (*made)->extend(ops, tokens_, logits); };
+      status = device.run(std::move(work));
+    }
+    is_done = status.ok();
+    EXPECT_TRUE(is_done || absl::IsResourceExhausted(status)) << status;
+  }
+  EXPECT_GT(failures, 6);
 }
 
 TEST_F(DecoderTest, RefusesDevicesThatComputeNothing) {

@@ -23,10 +23,11 @@ class Program:
         self.failures = 0
         self.telling = threading.Lock()
 
-    def run(self, *words, timeout=120, **options):
+    def run(self, *words, timeout=120, where=None, **options):
+        """Runs skein in the folder `where`, else in the program's own."""
         try:
-            return subprocess.run([self.skein, *words], timeout=timeout, cwd=self.folder, text=True,
-                                  capture_output=True, check=False, **options)
+            return subprocess.run([self.skein, *words], timeout=timeout, cwd=where or self.folder,
+                                  text=True, capture_output=True, check=False, **options)
         except subprocess.TimeoutExpired as late:
             for name, text in (("stdout", late.stdout), ("stderr", late.stderr)):
                 print(f"its {name} until then:\n{(text or b'')[-4000:].decode(errors='replace')}")
