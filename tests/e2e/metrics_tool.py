@@ -35,22 +35,13 @@ def show(program, *words, modules=""):
 
 def refused(program, claim, code, words, *command, modules="library"):
     result = show(program, *command, modules=modules)
-    lines = result.stderr.strip().splitlines()
-    program.expect(claim, result.returncode == code and len(lines) == 1 and
-                   all(word in lines[0] for word in words), result.stderr.strip())
-
-
-def write(program, name, text):
-    path = os.path.join(program.folder, name)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
+    program.expect_refusal(claim, code, words, result)
 
 
 def main():
     program = Program()
-    write(program, "library/tensorboardX.py", LIBRARY)
-    write(program, "without/tensorboardX.py", "raise ImportError('it is not there')\n")
+    program.write("library/tensorboardX.py", LIBRARY)
+    program.write("without/tensorboardX.py", "raise ImportError('it is not there')\n")
     trained, run = program.train("run", "--training.steps", "2")
     program.expect("a run is trained", trained.returncode == 0, trained.stderr.strip())
     with open(os.path.join(run, "metrics.jsonl"), "a", encoding="utf-8") as file:
@@ -73,7 +64,7 @@ def main():
             "--tensorboard", "curves")
     refused(program, "without the library it says what to install", USAGE,
             ["pip install tensorboardX"], run, "--tensorboard", "curves", modules="without")
-    write(program, "damaged/metrics.jsonl", "no JSON\n")
+    program.write("damaged/metrics.jsonl", "no JSON\n")
     refused(program, "a damaged row's file is named", BAD_DATA, ["damaged/metrics.jsonl"], "damaged",
             "--tensorboard", "curves")
     program.finish()

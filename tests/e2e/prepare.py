@@ -21,19 +21,6 @@ def prepare(program, *words, python="/usr/bin/python3"):
                           check=False, timeout=120)
 
 
-def refused(program, claim, code, words, result):
-    lines = result.stderr.strip().splitlines()
-    program.expect(claim, result.returncode == code and len(lines) == 1 and
-                   all(word in lines[0] for word in words), result.stderr.strip())
-
-
-def write(program, name, text):
-    path = os.path.join(program.folder, name)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-
-
 def read_shard(path):
     with open(path, "rb") as file:
         magic, version, count = struct.unpack("<3i", file.read(12))
@@ -56,21 +43,21 @@ def without_library(program):
     python = subprocess.run(["/usr/bin/python3", "-c", "import tokenizers"], capture_output=True,
                             check=False)
     if python.returncode != 0:
-        refused(program, "without the library it says what to install", USAGE,
-                ["pip install tokenizers"], prepare(program, "out", "x.txt", "--tokenizer", "t"))
-    refused(program, "a folder that is there is left alone", USAGE, ["there already"],
-            prepare(program, ".", "x.txt", "--tokenizer", "t"))
-    refused(program, "shards have at least a token", USAGE, ["--shard-tokens"],
-            prepare(program, "out", "x.txt", "--tokenizer", "t", "--shard-tokens", "0"))
+        program.expect_refusal("without the library it says what to install", USAGE,
+                               ["pip install tokenizers"], prepare(program, "out", "x.txt", "--tokenizer", "t"))
+    program.expect_refusal("a folder that is there is left alone", USAGE, ["there already"],
+                           prepare(program, ".", "x.txt", "--tokenizer", "t"))
+    program.expect_refusal("shards have at least a token", USAGE, ["--shard-tokens"],
+                           prepare(program, "out", "x.txt", "--tokenizer", "t", "--shard-tokens", "0"))
 
 
 def with_library(program, python):
     with open(os.path.join(SOURCE, "tests/golden/text/tokenizers.json"), encoding="utf-8") as file:
         golden = json.load(file)
-    write(program, "model/tokenizer.json", json.dumps(golden["base"]))
-    write(program, "model/tokenizer_config.json", json.dumps({"eos_token": "<|end|>"}))
-    write(program, "in/b/second.jsonl", '{"text": " the geese fly"}\n\n{"text": "the geese"}\n')
-    write(program, "in/a.txt", "the geese")
+    program.write("model/tokenizer.json", json.dumps(golden["base"]))
+    program.write("model/tokenizer_config.json", json.dumps({"eos_token": "<|end|>"}))
+    program.write("in/b/second.jsonl", '{"text": " the geese fly"}\n\n{"text": "the geese"}\n')
+    program.write("in/a.txt", "the geese")
     expected = dict(zip(golden["texts"], golden["expected"]["gpt2"]))
     common = ["--tokenizer", "model"]
     made = prepare(program, "out", "in", *common, "--shard-tokens", "5", python=python)
@@ -88,8 +75,8 @@ def with_library(program, python):
                    tokens == expected["the geese"] + end + expected[" the geese fly"] + end +
                    expected["the geese"] + end, str(tokens))
     program.expect("nothing else is left", sorted(os.listdir(program.folder)) == ["in", "model", "out"])
-    write(program, "long/a.txt", " the geese fly" * 800)
-    write(program, "long/b.jsonl", '{"text": " the geese fly"}\n' * 400)
+    program.write("long/a.txt", " the geese fly" * 800)
+    program.write("long/b.jsonl", '{"text": " the geese fly"}\n' * 400)
     held = ["long", *common, "--validation-fraction", "0.3"]
     made = prepare(program, "long-out", *held, python=python)
     again = prepare(program, "long-again", *held, python=python)
@@ -107,14 +94,14 @@ def with_library(program, python):
     small = program.run("train", os.path.join(SOURCE, "tests/support/small_job.toml"),
                         "--job.dump_folder", "small", "--data.dataset", "tokens", "--data.path",
                         "long-out/manifest.json")
-    refused(program, "a smaller vocabulary is refused", USAGE, ["328 tokens", "vocab_size"], small)
+    program.expect_refusal("a smaller vocabulary is refused", USAGE, ["328 tokens", "vocab_size"], small)
     for claim, code, words, given in (
             ("a missing input is named", BAD_DATA, ["nope"], ["nope"]),
             ("a line without the key is named", BAD_DATA, ["b.jsonl:1", "--key"],
              ["long/b.jsonl", "--key", "body"]),
             ("an unknown end token is named", USAGE, ["<end>", "--end-token"],
              ["in", "--end-token", "<end>"])):
-        refused(program, claim, code, words, prepare(program, "bad", *given, *common, python=python))
+        program.expect_refusal(claim, code, words, prepare(program, "bad", *given, *common, python=python))
         program.expect(f"{claim}, and nothing is left",
                        not any(name.startswith("bad") for name in os.listdir(program.folder)))
 

@@ -17,9 +17,7 @@ ALL_WINDOWS = ["--validation.batches", "27", "--training.micro_batch_size", "2"]
 
 def refused(program, claim, code, words, *command):
     result = program.run(*command)
-    lines = result.stderr.strip().splitlines()
-    program.expect(claim, result.returncode == code and len(lines) == 1 and
-                   all(word in lines[0] for word in words), result.stderr.strip())
+    program.expect_refusal(claim, code, words, result)
 
 
 def generation(program, run):

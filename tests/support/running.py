@@ -44,6 +44,19 @@ class Program:
                        timeout=120, cwd=self.folder)
         return os.path.join(self.folder, out)
 
+    def expect_refusal(self, claim, code, words, result):
+        """One line on the standard error, with these words, and that exit code."""
+        lines = result.stderr.strip().splitlines()
+        self.expect(claim, result.returncode == code and len(lines) == 1 and
+                    all(word in lines[0] for word in words), result.stderr.strip())
+
+    def write(self, name, text):
+        """A file in the test's folder, and the folders that it is in."""
+        path = os.path.join(self.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+
     def expect(self, claim, holds, detail=""):
         with self.telling:
             print(f"{'ok  ' if holds else 'FAIL'}  {claim}" + (f"  ({detail})" if detail else ""),
