@@ -373,9 +373,12 @@ actors::WorkerParts SimulatedWorker::make_parts() {
     auto& system = around_.world.system();
     if (!own_folder_.empty()) config.run_folder = own_folder_;
     actors::ShardIo real = system.spawn(actors::shard_io, config);
+    shard_actors_.push_back(caf::actor_cast<caf::weak_actor_ptr>(real));
     if (!around_.disk.watches_shards()) return real;
-    return actors::ShardIo(
+    actors::ShardIo proxy(
         system.spawn(shard_proxy, &around_, process_, std::move(config), std::move(real)));
+    shard_actors_.push_back(caf::actor_cast<caf::weak_actor_ptr>(proxy));
+    return proxy;
   };
   parts.make_group = [this](plans::GroupId number, const actors::GroupRequest& request) {
     net::GradientGroup::Options named = request.options;
@@ -440,6 +443,10 @@ void SimulatedWorker::kill(bool silent) {
   end_actor(caf::actor_cast<caf::actor>(prepare_));
   end_actor(caf::actor_cast<caf::actor>(real_prepare_));
   if (device_work_) end_actor(caf::actor_cast<caf::actor>(device_work_));
+  // What waits to be sent holds its listener, which holds the writer.
+  for (const caf::weak_actor_ptr& each : std::exchange(shard_actors_, {})) {
+    end_actor(caf::actor_cast<caf::actor>(each.lock()));
+  }
   device_.reset();
   world.drain(process_);
   worker_ = nullptr;

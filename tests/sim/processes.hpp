@@ -3,6 +3,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
+
+#include <caf/actor_control_block.hpp>
 
 #include "actors/coordinator/coordinator.hpp"
 #include "actors/worker/worker.hpp"
@@ -92,6 +95,7 @@ class SimulatedWorker {
   actors::PrepareIo real_prepare_;
   actors::PrepareIo prepare_;
   actors::Worker worker_;
+  std::vector<caf::weak_actor_ptr> shard_actors_;  // Of all plans.
   std::optional<absl::Status> end_status_;
   bool is_leaving_ = false;
 };
