@@ -40,7 +40,7 @@
 #include "cli/verbs/verify_verb.hpp"
 #include "cli/verbs/worker_verb.hpp"
 #include "cli/version.hpp"
-#include "gpu/data/token_file.hpp"
+#include "gpu/files/mapped_file.hpp"
 
 namespace {
 
@@ -431,7 +431,10 @@ int run(int argc, char** argv) {
   if (drain_verb->parsed()) return finish(drain_worker(where, to_drain));
   if (status_verb->parsed()) return finish(print_status(asked, status_json));
   if (generate_verb->parsed()) return finish(generate(generating, std::cout));
-  if (export_verb->parsed()) return finish(export_model(exporting, std::cout));
+  if (export_verb->parsed()) {
+    Signals signals;
+    return finish(export_model(exporting, signals, std::cout));
+  }
   if (verify_verb->parsed()) return finish(verify_checkpoints(to_verify, std::cout));
   std::fputs(describe_keys().c_str(), stdout);
   return finish(kExitDone);

@@ -45,6 +45,8 @@ can_compose() {
 
 install_packages() {
   bash cmake/install-packages.sh build test
+  [[ ! e2e =~ $label ]] || bash cmake/install-tokenizers.sh ||
+    echo "no tokenizers: most of e2e_prepare will be skipped"
   # Only root can use an engine. Where Debian's would replace another one, apt refuses.
   if [ "$(id -u)" -eq 0 ] && [[ compose =~ $label ]] && ! can_compose; then
     bash cmake/install-packages.sh docker || echo "no container engine: its test will be skipped"

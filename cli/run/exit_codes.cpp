@@ -16,6 +16,8 @@ int exit_code(const absl::Status& status) {
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kDataLoss:
       return kExitBadData;
+    case absl::StatusCode::kCancelled:
+      return kExitKilled;
     default:
       return kExitFault;
   }

@@ -257,6 +257,7 @@ absl::Status TrainRun::prepare() {
     if (!job_.spec.model_from.empty() && !options_.only_profiles) {
       SKEIN_ASSIGN_OR_RETURN(weights, gpu::WeightsFolder::open(job_.spec.model_from));
       SKEIN_RETURN_IF_ERROR(weights->check_use(job_.spec.model));
+      SKEIN_RETURN_IF_ERROR(weights->check_finite());
     }
     SKEIN_ASSIGN_OR_RETURN(const std::vector<gpu::TextFile> text_files,
                            gpu::find_text_files(text_folders(job_.spec, *coordinating.start)));

@@ -197,12 +197,18 @@ absl::Status judge(Evaluator& evaluator, const gpu::TokenData& data, const Model
 
 absl::Status evaluate(const EvalOptions& options, std::ostream& out) {
   SKEIN_RETURN_IF_ERROR(check(options));
-  SKEIN_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::open(options.checkpoint));
-  SKEIN_ASSIGN_OR_RETURN(const EvalData found, find_eval_data(source.folder(), options.data));
+  EvalData found;
+  ModelText text;
+  const auto read_beside = [&](const ModelSource& source) -> absl::Status {
+    SKEIN_ASSIGN_OR_RETURN(found, find_eval_data(source.folder(), options.data));
+    SKEIN_ASSIGN_OR_RETURN(text, text_of(found.spec, source));
+    return absl::OkStatus();
+  };
+  SKEIN_ASSIGN_OR_RETURN(const ModelSource source,
+                         ModelSource::open(options.checkpoint, read_beside));
   SKEIN_ASSIGN_OR_RETURN(const int64_t seq_len, find_seq_len(options, source));
   SKEIN_ASSIGN_OR_RETURN(const auto data,
                          open_data(found.spec, seq_len, source.model().vocab_size));
-  SKEIN_ASSIGN_OR_RETURN(const ModelText text, text_of(found.spec, source));
   SKEIN_ASSIGN_OR_RETURN(const auto evaluator, Evaluator::create(source, seq_len, options));
   Evaluation result;
   result.checkpoint = source.folder();

@@ -61,12 +61,15 @@ absl::Status write_file(const ModelSource& source, const std::vector<plans::Para
   return gpu::write_safetensors(path, tensors).status();
 }
 
-absl::Status write_all(const ModelSource& source, int64_t bytes_max, const std::string& folder) {
+absl::Status write_all(const ModelSource& source, const std::vector<gpu::TextFile>& text_files,
+                       int64_t bytes_max, Signals& signals, const std::string& folder) {
   const auto files = cut(source.model(), bytes_max);
   const auto count = static_cast<int>(files.size());
   Json index;
   int64_t total = 0;
   for (int n = 0; n < count; ++n) {
+    if (signals.wait(0) != 0)
+      return absl::CancelledError("stopped by a signal: nothing is written");
     const auto& specs = files[static_cast<size_t>(n)];
     const std::string name = count == 1 ? "model.safetensors" : gpu::shard_name("model", n, count);
     SKEIN_RETURN_IF_ERROR(write_file(source, specs, absl::StrCat(folder, "/", name)));
@@ -80,7 +83,6 @@ absl::Status write_all(const ModelSource& source, int64_t bytes_max, const std::
     SKEIN_RETURN_IF_ERROR(gpu::write_durably(absl::StrCat(folder, "/", gpu::kModelIndexName),
                                              json_text(index, 2) + "\n"));
   }
-  SKEIN_ASSIGN_OR_RETURN(const auto text_files, gpu::find_text_files({source.folder()}));
   for (const gpu::TextFile& file : text_files) {
     SKEIN_RETURN_IF_ERROR(gpu::write_durably(absl::StrCat(folder, "/", file.name), file.contents));
   }
@@ -90,7 +92,7 @@ absl::Status write_all(const ModelSource& source, int64_t bytes_max, const std::
 
 }  // namespace
 
-absl::Status export_model(const ExportOptions& options, std::ostream& out) {
+absl::Status export_model(const ExportOptions& options, Signals& signals, std::ostream& out) {
   if (options.shard_mb < 1) return absl::InvalidArgumentError("--shard-mb must be at least 1");
   if (options.out.empty()) return absl::InvalidArgumentError("the folder to write has no name");
   fs::path target = fs::path(options.out).lexically_normal();
@@ -100,13 +102,20 @@ absl::Status export_model(const ExportOptions& options, std::ostream& out) {
     return absl::InvalidArgumentError(
         absl::StrCat(options.out, " is there already; name another folder, or remove it"));
   }
-  SKEIN_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::open(options.checkpoint));
+  std::vector<gpu::TextFile> text_files;
+  const auto read_beside = [&](const ModelSource& opened) -> absl::Status {
+    SKEIN_ASSIGN_OR_RETURN(text_files, gpu::find_text_files({opened.folder()}));
+    return absl::OkStatus();
+  };
+  SKEIN_ASSIGN_OR_RETURN(const ModelSource source,
+                         ModelSource::open(options.checkpoint, read_beside));
   const std::string partial = absl::StrCat(target.string(), ".", getpid(), ".tmp");
   fs::create_directories(partial, error);
   if (error) {
     return absl::UnavailableError(absl::StrCat("cannot make ", partial, ": ", error.message()));
   }
-  absl::Status status = write_all(source, options.shard_mb * kMegabyte, partial);
+  absl::Status status =
+      write_all(source, text_files, options.shard_mb * kMegabyte, signals, partial);
   if (status.ok() && std::rename(partial.c_str(), target.c_str()) != 0) {
     status = absl::UnavailableError(
         absl::StrCat("cannot rename ", partial, " to ", options.out, ": ", strerror(errno)));

@@ -81,15 +81,19 @@ class Sampler {
 
 absl::Status generate(const GenerateOptions& options, std::ostream& out) {
   SKEIN_RETURN_IF_ERROR(check(options));
-  SKEIN_ASSIGN_OR_RETURN(const ModelSource source, ModelSource::open(options.checkpoint));
-  const int64_t vocab_size = source.model().vocab_size;
-  SKEIN_ASSIGN_OR_RETURN(ModelText text,
-                         ModelText::open(source.folder(), vocab_size, options.is_numbers));
-  SKEIN_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, text.encode(options.prompt));
+  ModelText text;
   std::set<int32_t> ends;
-  if (options.stops) {
+  const auto read_beside = [&](const ModelSource& source) -> absl::Status {
+    SKEIN_ASSIGN_OR_RETURN(
+        text, ModelText::open(source.folder(), source.model().vocab_size, options.is_numbers));
+    if (!options.stops) return absl::OkStatus();
     SKEIN_ASSIGN_OR_RETURN(ends, gpu::read_end_tokens(source.folder()));
-  }
+    return absl::OkStatus();
+  };
+  SKEIN_ASSIGN_OR_RETURN(const ModelSource source,
+                         ModelSource::open(options.checkpoint, read_beside));
+  const int64_t vocab_size = source.model().vocab_size;
+  SKEIN_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, text.encode(options.prompt));
   const int64_t window =
       std::min(source.positions(), static_cast<int64_t>(tokens.size()) + options.tokens);
   SKEIN_RETURN_IF_ERROR(

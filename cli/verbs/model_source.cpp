@@ -7,10 +7,36 @@
 #include "plans/base/status_macros.hpp"
 
 namespace skein::cli {
+namespace {
 
 namespace fs = std::filesystem;
 
-absl::StatusOr<ModelSource> ModelSource::open(const std::string& path) {
+/// Runs that complete a checkpoint faster than one can be opened are none.
+constexpr int kAttempts = 5;
+
+/// The checkpoint that the path means now, without links; empty: none.
+fs::path newest_of(const std::string& path) {
+  std::error_code error;
+  const auto there = gpu::complete_checkpoints(path);
+  return there.ok() ? fs::canonical(there->front(), error) : fs::path();
+}
+
+}  // namespace
+
+absl::StatusOr<ModelSource> ModelSource::open(
+    const std::string& path, const std::function<absl::Status(const ModelSource&)>& read_beside) {
+  for (int attempt = 1;; ++attempt) {
+    const fs::path newest = newest_of(path);
+    absl::StatusOr<ModelSource> source = open_once(path);
+    absl::Status status = source.status();
+    if (status.ok() && read_beside) status = read_beside(*source);
+    if (newest_of(path) != newest && attempt < kAttempts) continue;
+    if (!status.ok()) return status;
+    return source;
+  }
+}
+
+absl::StatusOr<ModelSource> ModelSource::open_once(const std::string& path) {
   ModelSource source;
   std::error_code error;
   const fs::path folder(path);

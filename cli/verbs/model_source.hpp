@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,8 +18,12 @@ namespace skein::cli {
 class ModelSource {
  public:
   /// `path`: a checkpoint, a run folder, whose newest checkpoint counts, or a folder with
-  /// config.json and safetensors. Errors of `gpu::CheckpointReader` and `gpu::WeightsFolder`.
-  static absl::StatusOr<ModelSource> open(const std::string& path);
+  /// config.json and safetensors. `read_beside` reads the small files of the folder: where a run
+  /// deletes the checkpoint meanwhile, as it has a newer one, both begin anew with that. Errors of
+  /// `gpu::CheckpointReader`, `gpu::WeightsFolder` and `read_beside`.
+  static absl::StatusOr<ModelSource> open(
+      const std::string& path,
+      const std::function<absl::Status(const ModelSource&)>& read_beside = {});
 
   const std::string& folder() const { return folder_; }
   const plans::ModelSpec& model() const;
@@ -30,6 +35,8 @@ class ModelSource {
   absl::Status read(const std::string& name, std::span<float> out) const;
 
  private:
+  static absl::StatusOr<ModelSource> open_once(const std::string& path);
+
   std::string folder_;
   std::unique_ptr<gpu::CheckpointReader> checkpoint_;  // One of the two.
   std::unique_ptr<gpu::WeightsFolder> weights_;

@@ -6,17 +6,14 @@
 #include "absl/strings/str_format.h"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
-#include "gpu/checkpoint/json_field.hpp"
-#include "gpu/data/token_file.hpp"
+#include "gpu/files/json_file.hpp"
+#include "gpu/files/mapped_file.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::gpu {
 namespace {
 
 using Json = nlohmann::json;
-
-/// Indexes of a thousand shards have a few MB.
-constexpr uint64_t kJsonBytesMax = 64 << 20;
 
 absl::Status read_tensors(const Json& json, const std::string& path,
                           std::map<std::string, uint32_t>& tensors) {
@@ -35,19 +32,6 @@ std::string differs(const std::string& what, uint32_t found, uint32_t written) {
 }
 
 }  // namespace
-
-absl::StatusOr<Json> read_json(const std::string& path) {
-  SKEIN_ASSIGN_OR_RETURN(auto file, MappedFile::open(path));
-  if (file->bytes() > kJsonBytesMax) {
-    return absl::DataLossError(absl::StrCat(path, " has ", file->bytes(), " bytes"));
-  }
-  const auto* text = reinterpret_cast<const char*>(file->data());
-  Json json = Json::parse(text, text + file->bytes(), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) {
-    return absl::DataLossError(absl::StrCat(path, " is no JSON object; it is damaged"));
-  }
-  return json;
-}
 
 absl::StatusOr<std::map<std::string, std::string>> read_weight_map(const std::string& path) {
   SKEIN_ASSIGN_OR_RETURN(const Json json, read_json(path));

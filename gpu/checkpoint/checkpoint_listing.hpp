@@ -24,9 +24,6 @@ struct ListedFile {
 };
 using Listing = std::map<std::string, ListedFile>;  // By file name.
 
-/// Reads a JSON object. DataLoss if the file is none, or is larger than any of ours.
-absl::StatusOr<nlohmann::json> read_json(const std::string& path);
-
 /// The file of each tensor by an index of safetensors files: names without folders. DataLoss names
 /// what is wrong.
 absl::StatusOr<std::map<std::string, std::string>> read_weight_map(const std::string& path);

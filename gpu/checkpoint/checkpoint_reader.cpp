@@ -10,7 +10,7 @@
 #include "gpu/checkpoint/crc32c.hpp"
 #include "gpu/checkpoint/model_config.hpp"
 #include "gpu/checkpoint/safetensors.hpp"
-#include "gpu/data/token_file.hpp"
+#include "gpu/files/mapped_file.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::gpu {

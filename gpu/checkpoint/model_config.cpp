@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
-#include "gpu/checkpoint/json_field.hpp"
+#include "gpu/files/json_file.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/job/job_spec.hpp"
 

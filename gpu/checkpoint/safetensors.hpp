@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "gpu/data/token_file.hpp"
+#include "gpu/files/mapped_file.hpp"
 
 namespace skein::gpu {
 

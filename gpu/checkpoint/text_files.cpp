@@ -2,19 +2,23 @@
 
 #include <array>
 #include <filesystem>
+#include <optional>
 #include <span>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
-#include "gpu/data/token_file.hpp"
 #include "gpu/files/durable_file.hpp"
+#include "gpu/files/json_file.hpp"
+#include "gpu/files/mapped_file.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::gpu {
 namespace {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::json;
 
 /// Those of the largest vocabularies have some 30 MB.
 constexpr uint64_t kBytesMax = 64 << 20;
@@ -40,9 +44,52 @@ absl::Status read_into(const std::string& folder, const char* name, std::vector<
   return absl::OkStatus();
 }
 
+/// Null if `json` has no such field.
+const Json& field(const Json& json, const char* key) {
+  static const Json kNone;
+  const auto found = json.is_object() ? json.find(key) : json.end();
+  return found == json.end() ? kNone : *found;
+}
+
+/// The tokens of a tokenizer.json, whichever version of the library has written it.
+Json tokens_of(const Json& tokenizer) {
+  const Json& model = field(tokenizer, "model");
+  Json tokens = {{"vocab", field(model, "vocab")}};
+  for (const Json& merge : field(model, "merges")) {
+    const bool is_pair =
+        merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string();
+    // Else it is one text, with a blank between the two.
+    tokens["merges"].push_back(
+        is_pair ? Json(merge[0].get<std::string>() + " " + merge[1].get<std::string>()) : merge);
+  }
+  for (const Json& added : field(tokenizer, "added_tokens")) {
+    tokens["added"].push_back(Json::array({field(added, "id"), field(added, "content")}));
+  }
+  return tokens;
+}
+
+absl::Status check_same_tokens(std::vector<std::string> folders) {
+  std::erase_if(folders, [](const std::string& folder) { return !has(folder, kTokenizerName); });
+  std::optional<Json> expected;
+  for (const std::string& folder : folders) {
+    if (folders.size() == 1) break;  // Whatever it is.
+    const std::string path = absl::StrCat(folder, "/", kTokenizerName);
+    SKEIN_ASSIGN_OR_RETURN(const Json tokenizer, read_json(path));
+    Json tokens = tokens_of(tokenizer);
+    if (expected && tokens != *expected) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tokens mean something else by ", path, " than by ", folders.front(),
+                       "; prepare the data with the tokenizer that the model has"));
+    }
+    expected = std::move(tokens);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<TextFile>> find_text_files(const std::vector<std::string>& folders) {
+  SKEIN_RETURN_IF_ERROR(check_same_tokens(folders));
   std::vector<TextFile> files;
   for (const std::string& folder : folders) {
     if (!has(folder, kTokenizerName)) continue;

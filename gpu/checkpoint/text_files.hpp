@@ -17,8 +17,9 @@ struct TextFile {
 
 /// tokenizer.json and what stands beside it of tokenizer_config.json and special_tokens_map.json,
 /// of the first of `folders` that has the former; generation_config.json of the first that has it.
-/// Empty if there are none. They are read, not understood.
-/// InvalidArgument   a file is too large. Else as `MappedFile::open`.
+/// Empty if there are none.
+/// InvalidArgument   a file is too large, or tokens are others by the tokenizer.json of another of
+///                   the folders. DataLoss   that is no JSON. Else as `MappedFile::open`.
 absl::StatusOr<std::vector<TextFile>> find_text_files(const std::vector<std::string>& folders);
 
 /// Writes them into the run's folder, from which every checkpoint of the run has them.

@@ -1,6 +1,7 @@
 #include "gpu/checkpoint/weights_folder.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <set>
 #include <utility>
@@ -154,6 +155,22 @@ absl::Status WeightsFolder::read(const std::string& name, std::span<float> out) 
     return absl::NotFoundError(absl::StrCat(folder_, " has no parameter ", name));
   }
   return files_.at(place->second.file)->read(place->second.tensor, out);
+}
+
+absl::Status WeightsFolder::check_finite() const {
+  std::vector<float> values;
+  for (const auto& each : plans::range_parameters(model_, {0, plans::layer_count(model_)})) {
+    if (each.tied_copy) continue;
+    values.resize(static_cast<size_t>(plans::element_count(each)));
+    SKEIN_RETURN_IF_ERROR(read(each.name, values));
+    const auto bad = std::find_if_not(values.begin(), values.end(),
+                                      [](float value) { return std::isfinite(value); });
+    if (bad == values.end()) continue;
+    return absl::DataLossError(absl::StrCat(
+        folder_, ": tensor ", each.name, " has ", *bad, " at ", bad - values.begin(),
+        "; weights that are no finite numbers cannot be trained, take them from elsewhere"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> import_weights(const WeightsFolder& weights, const plans::JobSpec& job,

@@ -33,6 +33,8 @@ class WeightsFolder {
   const plans::ModelSpec& model() const { return model_; }
   /// InvalidArgument if the weights mean something else in that model.
   absl::Status check_use(const plans::ModelSpec& model) const;
+  /// Reads all weights. DataLoss names the first that is no finite number.
+  absl::Status check_finite() const;
   /// Copies a parameter as float32; `name` as in ParameterSpec.
   absl::Status read(const std::string& name, std::span<float> out) const;
 

@@ -5,8 +5,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
-#include "gpu/checkpoint/checkpoint_listing.hpp"
-#include "gpu/checkpoint/json_field.hpp"
+#include "gpu/files/json_file.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::gpu {
@@ -36,8 +35,8 @@ absl::StatusOr<std::vector<std::string>> matches_of(const std::string& pattern) 
   return absl::NotFoundError(absl::StrCat("no file matches ", pattern));
 }
 
-absl::Status open_shards(const Json& manifest, const std::string& path, const char* part,
-                         std::vector<TokenSource::Shard>& shards) {
+absl::Status open_shards(const Json& manifest, const std::string& path, int64_t token_bytes,
+                         const char* part, std::vector<TokenSource::Shard>& shards) {
   const auto listed = manifest.find(part);
   if (listed == manifest.end() || !listed->is_array()) {
     return absl::DataLossError(absl::StrCat(path, " has no list \"", part, "\""));
@@ -55,9 +54,10 @@ absl::Status open_shards(const Json& manifest, const std::string& path, const ch
     }
     const std::string shard = (fs::path(path).parent_path() / name).string();
     SKEIN_ASSIGN_OR_RETURN(TokenArray array, open_tokens(shard));
-    if (array.count != tokens) {
-      return absl::DataLossError(absl::StrCat(shard, " has ", array.count, " tokens, ", path,
-                                              " says ", tokens, "; prepare the data again"));
+    if (array.count != tokens || array.width != token_bytes) {
+      return absl::DataLossError(absl::StrCat(shard, " has ", array.count, " tokens of ",
+                                              array.width, " bytes, ", path, " says ", tokens,
+                                              " of ", token_bytes, "; prepare the data again"));
     }
     shards.push_back({shard, std::move(array)});
   }
@@ -70,10 +70,11 @@ absl::StatusOr<TokenSource> open_manifest(const std::string& path, int64_t vocab
   }
   SKEIN_ASSIGN_OR_RETURN(const Json manifest, read_json(path));
   std::string format;
-  int64_t version = 0, vocabulary = 0;
+  int64_t version = 0, vocabulary = 0, token_bytes = 0;
   SKEIN_RETURN_IF_ERROR(take_field(manifest, path, "format", format));
   SKEIN_RETURN_IF_ERROR(take_field(manifest, path, "version", version));
   SKEIN_RETURN_IF_ERROR(take_field(manifest, path, "vocab_size", vocabulary));
+  SKEIN_RETURN_IF_ERROR(take_field(manifest, path, "token_bytes", token_bytes));
   if (format != kFormat || version != kVersion) {
     return absl::DataLossError(absl::StrCat(path, " is ", format, " of version ", version, ", not ",
                                             kFormat, " of version ", kVersion));
@@ -83,8 +84,8 @@ absl::StatusOr<TokenSource> open_manifest(const std::string& path, int64_t vocab
         path, " is for ", vocabulary, " tokens, beyond model.vocab_size = ", vocab_size));
   }
   TokenSource source;
-  SKEIN_RETURN_IF_ERROR(open_shards(manifest, path, "train", source.training));
-  SKEIN_RETURN_IF_ERROR(open_shards(manifest, path, "validation", source.validation));
+  SKEIN_RETURN_IF_ERROR(open_shards(manifest, path, token_bytes, "train", source.training));
+  SKEIN_RETURN_IF_ERROR(open_shards(manifest, path, token_bytes, "validation", source.validation));
   return source;
 }
 

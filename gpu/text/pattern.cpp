@@ -14,8 +14,11 @@ namespace {
 
 /// Those of known tokenizers have a few hundred bytes.
 constexpr size_t kExpressionBytesMax = 16 << 10;
-/// Steps that one match may take: words of any length take a few for each byte.
-constexpr uint32_t kMatchStepsMax = 50'000'000;
+/// Steps that one match may take: words take a few for each byte.
+constexpr uint32_t kMatchSteps = 10'000;
+/// Those of very long words; a text has few of them.
+constexpr uint32_t kSlowMatchSteps = 20'000'000;
+constexpr int kSlowMatchesMax = 16;
 constexpr uint32_t kHeapKibMax = 256 << 10;
 
 std::string message_of(int error) {
@@ -24,13 +27,23 @@ std::string message_of(int error) {
   return reinterpret_cast<const char*>(text.data());
 }
 
+pcre2_match_context* limits_of(uint32_t steps) {
+  pcre2_match_context* limits = pcre2_match_context_create(nullptr);
+  if (limits == nullptr) return nullptr;
+  pcre2_set_match_limit(limits, steps);
+  pcre2_set_heap_limit(limits, kHeapKibMax);
+  return limits;
+}
+
 }  // namespace
 
 struct Pattern::Compiled {
   pcre2_code* code = nullptr;
   pcre2_match_context* limits = nullptr;
+  pcre2_match_context* slow_limits = nullptr;
   ~Compiled() {
     pcre2_match_context_free(limits);
+    pcre2_match_context_free(slow_limits);
     pcre2_code_free(code);
   }
 };
@@ -53,10 +66,11 @@ absl::StatusOr<std::unique_ptr<Pattern>> Pattern::compile(const std::string& exp
     return absl::InvalidArgumentError(
         absl::StrCat("regular expression: ", message_of(error), ", at byte ", offset));
   }
-  compiled->limits = pcre2_match_context_create(nullptr);
-  if (compiled->limits == nullptr) return absl::ResourceExhaustedError("no memory for a match");
-  pcre2_set_match_limit(compiled->limits, kMatchStepsMax);
-  pcre2_set_heap_limit(compiled->limits, kHeapKibMax);
+  compiled->limits = limits_of(kMatchSteps);
+  compiled->slow_limits = limits_of(kSlowMatchSteps);
+  if (compiled->limits == nullptr || compiled->slow_limits == nullptr) {
+    return absl::ResourceExhaustedError("no memory for a match");
+  }
   return std::make_unique<Pattern>(std::move(compiled));
 }
 
@@ -69,9 +83,16 @@ absl::Status Pattern::cut(std::string_view text,
   size_t done = 0;   // What has been taken.
   size_t start = 0;  // Where the next match is looked for.
   uint32_t options = 0;
+  int slow_matches = 0;
   while (done < text.size()) {
-    const int found = pcre2_match(compiled_->code, reinterpret_cast<PCRE2_SPTR>(text.data()),
-                                  text.size(), start, options, match.get(), compiled_->limits);
+    const auto match_within = [&](pcre2_match_context* limits) {
+      return pcre2_match(compiled_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                         start, options, match.get(), limits);
+    };
+    int found = match_within(compiled_->limits);
+    if (found == PCRE2_ERROR_MATCHLIMIT && ++slow_matches <= kSlowMatchesMax) {
+      found = match_within(compiled_->slow_limits);
+    }
     if (found == PCRE2_ERROR_NOMATCH) break;
     if (found < 0) {
       return absl::InvalidArgumentError(absl::StrCat("cannot cut the text: ", message_of(found)));

@@ -1,7 +1,7 @@
 #include "gpu/text/pre_tokenizer.hpp"
 
 #include "absl/strings/str_cat.h"
-#include "gpu/checkpoint/json_field.hpp"
+#include "gpu/files/json_file.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::gpu {

@@ -9,8 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "gpu/checkpoint/checkpoint_listing.hpp"
-#include "gpu/checkpoint/json_field.hpp"
+#include "gpu/files/json_file.hpp"
 #include "gpu/text/byte_alphabet.hpp"
 #include "plans/base/readable_text.hpp"
 #include "plans/base/status_macros.hpp"

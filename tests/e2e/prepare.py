@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Text becomes token files that a job trains on. All of it needs Hugging Face's `tokenizers`: give a
-Python that has it as SKEIN_TOKENIZERS_PYTHON; without one only the refusals are looked at, and the
-rest is said to be skipped."""
+"""Text becomes token files that a job trains on. All of it needs Hugging Face's `tokenizers`; without
+it only the refusals are looked at, and the rest is said to be skipped."""
 import json
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -12,6 +12,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from running import SOURCE, Program  # noqa: E402
 
 TOOL = os.path.join(SOURCE, "tools", "skein-prepare")
+# Where cmake/install-tokenizers.sh puts it; another one that has the library may be given.
+PYTHON = os.environ.get("SKEIN_TOKENIZERS_PYTHON", os.path.join(SOURCE, "build/python/bin/python"))
 USAGE, BAD_DATA = 2, 3
 SKIPPED = 77  # As ctest knows it.
 
@@ -88,9 +90,12 @@ def with_library(program, python):
     trained, run = program.train("run", "--data.dataset", "tokens", "--data.path",
                                  "long-out/manifest.json", "--model.vocab_size", "328",
                                  "--training.steps", "3")
+    checkpoint = os.path.join(run, "checkpoint/step-00000003")
     program.expect("a job trains on the manifest, and its checkpoint has the tokenizer",
-                   trained.returncode == 0 and os.path.exists(
-                       os.path.join(run, "checkpoint/step-00000003/tokenizer.json")), trained.stderr)
+                   trained.returncode == 0 and os.path.exists(os.path.join(checkpoint, "tokenizer.json")),
+                   trained.stderr)
+    with open(os.path.join(checkpoint, "generation_config.json"), encoding="utf-8") as file:
+        program.expect("and says behind which token a text ends", json.load(file) == {"eos_token_id": 0})
     small = program.run("train", os.path.join(SOURCE, "tests/support/small_job.toml"),
                         "--job.dump_folder", "small", "--data.dataset", "tokens", "--data.path",
                         "long-out/manifest.json")
@@ -106,15 +111,31 @@ def with_library(program, python):
                        not any(name.startswith("bad") for name in os.listdir(program.folder)))
 
 
+def stopped(program, python):
+    """Its input never ends."""
+    pipe = os.path.join(program.folder, "endless.txt")
+    os.mkfifo(pipe)
+    words = [python, TOOL, "stopped", pipe, "--tokenizer", "model"]
+    with subprocess.Popen(words, cwd=program.folder, stderr=subprocess.PIPE, text=True) as process:
+        with open(pipe, "w", encoding="utf-8") as file:
+            file.write("the geese")
+            file.flush()
+            process.terminate()
+            error = process.stderr.read()
+        code = process.wait()
+    program.expect("SIGTERM ends it, and nothing is left", code == 128 + signal.SIGTERM and error == "" and
+                   not any(name.startswith("stopped") for name in os.listdir(program.folder)), f"{code} {error}")
+
+
 def main():
     program = Program()
     without_library(program)
-    python = os.environ.get("SKEIN_TOKENIZERS_PYTHON")
-    if python:
-        with_library(program, python)
+    if os.path.exists(PYTHON):
+        with_library(program, PYTHON)
+        stopped(program, PYTHON)
     elif program.failures == 0:
-        print("skipped: all but the refusals needs a Python that has Hugging Face's tokenizers; give "
-              "it as SKEIN_TOKENIZERS_PYTHON")
+        print("skipped: all but the refusals needs Hugging Face's tokenizers; cmake/install-tokenizers.sh "
+              "installs them")
         sys.exit(SKIPPED)
     program.finish()
 

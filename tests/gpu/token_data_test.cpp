@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gpu/data/token_file.hpp"
+#include "gpu/files/mapped_file.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace skein::gpu {
@@ -162,10 +163,12 @@ TEST_F(TokenDataTest, TheDigestKnowsWhereFilesEndAndThatOfOlderCheckpointsDoesNo
 
 TEST_F(TokenDataTest, AManifestNamesShardsAndWhatIsHeldOut) {
   write_tokens(folder.file("a.bin"), 0, 22);
-  write_tokens(folder.file("b.bin"), 70'000, 9, /*is_wide=*/true);
+  write_tokens(folder.file("b.bin"), 60'000, 9);
+  write_tokens(folder.file("wide.bin"), 0, 22, /*is_wide=*/true);
   const std::string path = folder.file("manifest.json");
   const auto manifest = [&](const std::string& train, int64_t vocabulary) {
-    std::ofstream(path) << R"({"format": "skein-tokens", "version": 1, "vocab_size": )"
+    std::ofstream(path) << R"({"format": "skein-tokens", "version": 1, "token_bytes": 2,
+                               "vocab_size": )"
                         << vocabulary << R"(, "train": [)" << train
                         << R"(], "validation": [{"file": "b.bin", "tokens": 9}]})";
     return open("tokens", path, 100'000);
@@ -175,6 +178,8 @@ TEST_F(TokenDataTest, AManifestNamesShardsAndWhatIsHeldOut) {
   EXPECT_EQ(data->validation_windows(), 2);
   const auto message = [](const auto& result) { return std::string(result.status().message()); };
   EXPECT_THAT(message(manifest(R"({"file": "a.bin", "tokens": 21})", 100)), HasSubstr("says 21"));
+  EXPECT_THAT(message(manifest(R"({"file": "wide.bin", "tokens": 22})", 100)),
+              HasSubstr("22 tokens of 4 bytes"));
   EXPECT_THAT(message(manifest(R"({"file": "../a.bin", "tokens": 22})", 100)),
               HasSubstr("no file beside it"));
   EXPECT_THAT(message(manifest(R"({"file": "c.bin", "tokens": 22})", 100)), HasSubstr("c.bin"));

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -98,6 +99,22 @@ TEST(WeightsFolder, BecomesTheCheckpointOfStepZero) {
     ASSERT_TRUE((*reader)->read(each.name + ".exp_avg", read).ok());
     EXPECT_EQ(read, std::vector<float>(read.size())) << each.name;
   }
+}
+
+TEST(WeightsFolder, WeightsThatAreNoNumbersAreNamed) {
+  PretrainedFolder from;
+  from.write_config();
+  from.write_file("model.safetensors", from.tensors);
+  EXPECT_TRUE(WeightsFolder::open(from.path()).value()->check_finite().ok());
+  std::fstream file(from.folder.file("model.safetensors"),
+                    std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-static_cast<int>(sizeof(float)), std::ios::end);
+  const float bad = std::numeric_limits<float>::quiet_NaN();
+  file.write(reinterpret_cast<const char*>(&bad), sizeof(bad));
+  file.close();
+  const absl::Status status = WeightsFolder::open(from.path()).value()->check_finite();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("has nan at"));
 }
 
 TEST(WeightsFolder, NamesMayLackThePrefixAndMasksAreNoWeights) {

@@ -168,5 +168,19 @@ TEST(Pattern, CutsTextIntoMatchesAndTheRest) {
   EXPECT_THAT(cut("x", ""), testing::IsEmpty());
 }
 
+/// Each piece is found within a limit, but with all of them one would wait for minutes.
+TEST(Pattern, GivesUpATextThatTakesTooLong) {
+  const auto pattern = Pattern::compile("(?:a+)+b|.").value();
+  const auto take = [](std::string_view) { return absl::OkStatus(); };
+  std::string text;
+  for (int n = 0; n < 200; ++n) text += std::string(18, 'a') + " ";
+  const absl::Status status = pattern->cut(text, take);
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  // Words that are merely long are no reason.
+  const std::string words = std::string(100'000, 'a') + " " + std::string(100'000, 'a');
+  EXPECT_TRUE(Pattern::compile("a+| ").value()->cut(words, take).ok());
+  EXPECT_TRUE(Pattern::compile(" ?[^\\s\\p{L}\\p{N}]+|(?:a|aa)+| ").value()->cut(words, take).ok());
+}
+
 }  // namespace
 }  // namespace skein::gpu

@@ -5,10 +5,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 
 namespace skein::gpu {
+
+/// Reads a JSON object. DataLoss if the file is none, or is larger than any of ours.
+absl::StatusOr<nlohmann::json> read_json(const std::string& path);
 
 /// Copies the field `key` of the object that the file `path` holds. DataLoss if there is none of
 /// this type.
