@@ -95,7 +95,7 @@ class SimulatedWorker {
   actors::PrepareIo real_prepare_;
   actors::PrepareIo prepare_;
   actors::Worker worker_;
-  std::vector<caf::weak_actor_ptr> shard_actors_;  // Of all plans.
+  std::vector<caf::weak_actor_ptr> shard_actors_;  // Writers of every plan, and their proxies.
   std::optional<absl::Status> end_status_;
   bool is_leaving_ = false;
 };
