@@ -1,6 +1,6 @@
 // Tokens per second of one host device on forward, backward and AdamW, and the machine's sgemm
 // peak.
-//   host_speed THREADS SECONDS
+//   host_speed THREADS SECONDS ROWS [FLAVOR]
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -16,8 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The model of bench/host_speed.py.
-constexpr int64_t kRows = 8;
+// As in bench/host_speed.py, whose smaller model is the default one.
 constexpr int64_t kSeqLen = 256;
 constexpr int64_t kProduct = 2048;
 
@@ -47,21 +46,27 @@ double peak_gflops(skein::gpu::Device& device) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fprintf(stderr, "usage: host_speed THREADS SECONDS\n");
+  if (argc < 4 || argc > 5) {
+    std::fprintf(stderr, "usage: host_speed THREADS SECONDS ROWS [FLAVOR]\n");
     return 2;
   }
+  const int64_t rows = std::atoi(argv[3]);
   auto device = skein::gpu::make_host_device(std::atoi(argv[1]));
   skein::gpu::StageModelOptions options;
+  if (argc == 5) {
+    options.model.flavor = argv[4];
+    SKEIN_CHECK(skein::plans::apply_flavor(options.model).ok()) << argv[4];
+  }
   options.layers = {0, skein::plans::layer_count(options.model)};
-  options.rows = kRows;
+  options.rows = rows;
   options.seq_len = kSeqLen;
   auto model = skein::gpu::StageModel::create(options, *device).value();
-  std::vector<int32_t> tokens(kRows * kSeqLen), targets(tokens.size());
+  std::vector<int32_t> tokens(static_cast<size_t>(rows * kSeqLen)), targets(tokens.size());
   skein::plans::Rng rng(1);
+  const auto vocabulary = static_cast<uint64_t>(options.model.vocab_size);
   for (size_t i = 0; i < tokens.size(); ++i) {
-    tokens[i] = static_cast<int32_t>(rng.below(256));
-    targets[i] = static_cast<int32_t>(rng.below(256));
+    tokens[i] = static_cast<int32_t>(rng.below(vocabulary));
+    targets[i] = static_cast<int32_t>(rng.below(vocabulary));
   }
   int64_t steps = -2;  // Two to warm up.
   Clock::time_point start;
@@ -76,7 +81,7 @@ int main(int argc, char** argv) {
       return status;
     });
   } while (++steps <= 0 || seconds_since(start) < limit);
-  const double rate = static_cast<double>(steps * kRows * kSeqLen) / seconds_since(start);
+  const double rate = static_cast<double>(steps * rows * kSeqLen) / seconds_since(start);
   double flops = 0;
   for (int64_t layer = 0; layer < options.layers.end; ++layer) {
     flops += skein::plans::layer_flops(options.model, layer, 1, kSeqLen).total() / kSeqLen;

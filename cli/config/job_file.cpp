@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <initializer_list>
 #include <iterator>
+#include <map>
 #include <set>
 
 #include "absl/strings/ascii.h"
@@ -225,7 +226,10 @@ absl::Status take_model(const std::vector<Assignment>& assignments, LoadedJob& j
   for (const JobKey& key : job_keys()) {
     if (describes_model(key.full_name())) job.origins[key.full_name()] = "model.from";
   }
+  std::map<const JobKey*, const Assignment*> last;  // A flag goes before the job file.
+  for (const Assignment& each : assignments) last[each.key] = &each;
   for (const Assignment& each : assignments) {
+    if (last.at(each.key) != &each) continue;
     const std::string name = each.key->full_name();
     plans::JobSpec given = job.spec;
     if (!describes_model(name) || !each.key->set(given, each.text).ok()) continue;

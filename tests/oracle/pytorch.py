@@ -13,11 +13,11 @@ except ImportError:
     sys.exit(77)
 from checkpoints import newest, read_model, read_safetensors  # noqa: E402
 from running import Program  # noqa: E402
+from small_job_optimizer import SmallJobOptimizer  # noqa: E402
 
 STEPS = 20
 SAMPLED = 24
-JOB = {"heads": 4, "rows": 4, "seq_len": 32, "lr": 1e-3, "warmup": 10, "min_factor": 0.1,
-       "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "decay": 0.1, "max_norm": 1.0}
+JOB = {"heads": 4, "seq_len": 32}
 GRADIENT_TOLERANCE = 1e-4  # Relative to each tensor's norm.
 LOSS_TOLERANCE = 1e-3
 
@@ -104,14 +104,6 @@ def llama(weights, tokens, theta=10000.0, scaling=lambda frequencies: frequencie
     return x @ weights.get("lm_head.weight", weights["model.embed_tokens.weight"]).T
 
 
-def learning_rate(step):
-    if step < JOB["warmup"]:
-        return JOB["lr"] * (step + 1) / JOB["warmup"]
-    progress = (step - JOB["warmup"]) / (STEPS - JOB["warmup"])
-    left = 0.5 * (1 + numpy.cos(numpy.pi * progress))
-    return JOB["lr"] * (JOB["min_factor"] + (1 - JOB["min_factor"]) * left)
-
-
 def compare(program, name, words, model=gpt2):
     folder = program.run_reference(name, *words)
     start = read_model(newest(folder + "/initial"))
@@ -120,10 +112,7 @@ def compare(program, name, words, model=gpt2):
     batches = torch.tensor(batches.reshape(STEPS, -1, JOB["seq_len"] + 1).astype(numpy.int64))
     with open(folder + "/losses.json", encoding="utf-8") as file:
         our_losses = json.load(file)
-    optimizer = torch.optim.AdamW(
-        [{"params": [w for w in weights.values() if w.dim() > 1], "weight_decay": JOB["decay"]},
-         {"params": [w for w in weights.values() if w.dim() == 1], "weight_decay": 0.0}],
-        lr=JOB["lr"], betas=(JOB["beta1"], JOB["beta2"]), eps=JOB["eps"])
+    optimizer = SmallJobOptimizer(weights.values(), STEPS)
     worst_loss = 0.0
     for step in range(STEPS):
         optimizer.zero_grad()
@@ -136,12 +125,6 @@ def compare(program, name, words, model=gpt2):
         if step == 0:
             check_gradients(program, name, weights, read_safetensors(folder +
                                                                      "/gradients.safetensors"))
-        # As torch.nn.utils.clip_grad_norm_ but for its 1e-6 beside the norm.
-        norm = torch.sqrt(sum((w.grad.double() ** 2).sum() for w in weights.values())).item()
-        for weight in weights.values():
-            weight.grad *= min(1.0, JOB["max_norm"] / norm)
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step)
         optimizer.step()
     program.expect(f"{name}: {STEPS} AdamW steps within {LOSS_TOLERANCE} in loss",
                    worst_loss <= LOSS_TOLERANCE,

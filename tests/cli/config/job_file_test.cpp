@@ -241,6 +241,22 @@ TEST_F(JobFile, APublishedFlavorSetsItsFamily) {
               StartsWith("job.toml:3: model.flavor: qwen2.5-0.5b is a qwen2, and model.name = "));
 }
 
+TEST_F(JobFile, OfTheModelInAFolderTheLastWordCounts) {
+  std::ofstream(folder_.file("config.json"))
+      << R"({"model_type": "gpt2", "vocab_size": 512, "n_positions": 64, "n_embd": 64,
+             "n_layer": 4, "n_head": 4, "activation_function": "gelu_new",
+             "layer_norm_epsilon": 1e-5})";
+  const std::string text = "[training]\nseq_len = 8\n[model]\nvocab_size = 256\n";
+  const std::pair<std::string, std::string> from = {"model.from", folder_.path()};
+  EXPECT_THAT(trouble(text, {from}),
+              StartsWith("job.toml:4: model.vocab_size = 256: it is 512 in "));
+  const auto job = load(text, {from, {"model.vocab_size", "512"}});
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->spec.model.channels, 64);
+  EXPECT_THAT(trouble("[model]\nn_layer = 4\n", {from, {"model.n_layer", "5"}}),
+              StartsWith("--model.n_layer = 5: it is 4 in "));
+}
+
 TEST_F(JobFile, HeadsAndScalingThatDoNotFitAreRefused) {
   const std::string llama = "[model]\nname = \"llama\"\n";
   EXPECT_EQ(trouble(llama + "n_head = 6\nnum_key_value_heads = 3\nhead_dim = 10\n"), "nothing");
