@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -72,7 +71,7 @@ struct Past {
   std::vector<plans::CommitRecord> records;  // By step.
   std::map<uint64_t, uint64_t> generations;  // `generations_of`
   std::optional<plans::Plan> last_plan;
-  std::set<plans::WorkerId> earlier_workers;
+  std::map<plans::WorkerId, uint64_t> earlier_workers;
 };
 /// Plans whose workers may hold state that others have lost: one follows the other quickly where
 /// much happens.
@@ -84,7 +83,11 @@ absl::StatusOr<Past> read_past(Journal& journal) {
   past.generations = generations_of(past.records);
   SKEIN_ASSIGN_OR_RETURN(std::vector<plans::Plan> plans, journal.last_plans(kPlansMax));
   if (plans.empty()) return past;
-  for (const plans::Plan& plan : plans) past.earlier_workers.merge(plans::plan_workers(plan));
+  for (const plans::Plan& plan : plans) {  // The newest one first.
+    for (const plans::WorkerId worker : plans::plan_workers(plan)) {
+      past.earlier_workers[worker] = plan.generation;
+    }
+  }
   past.last_plan = std::move(plans.front());
   return past;
 }

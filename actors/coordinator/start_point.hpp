@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -46,7 +45,7 @@ struct StartPoint {
   bool has_journal = false;  // It knows of a plan or a commit.
   uint64_t generation = 0;   // None larger was assigned.
   std::optional<plans::Plan> last_plan;
-  std::set<plans::WorkerId> earlier_workers;  // Those of the last plans.
+  std::map<plans::WorkerId, uint64_t> earlier_workers;  // As `Coordination::Options`.
   TrainingData data;
   gpu::AdoptedState adopted;  // What workers had left that gave up an earlier life.
   bool is_verified = true;    // False: data and checkpoint are still to be read as a whole.

@@ -78,7 +78,7 @@ Coordination::Coordination(Options options, uint64_t now_us)
     const double wait_s =
         std::min(return_seconds(options_.job), options_.job.comm.init_timeout_seconds);
     std::set<WorkerId> workers = plan_workers(*options_.last_plan);
-    workers.insert(options_.earlier_workers.begin(), options_.earlier_workers.end());
+    for (const auto& [worker, generation] : options_.earlier_workers) workers.insert(worker);
     for (const WorkerId worker : workers) {
       absent_.await(worker, "it was part of a plan before the coordinator's restart",
                     now_us + static_cast<uint64_t>(wait_s / kSecondsPerMicrosecond), "");
@@ -948,9 +948,16 @@ CoordinatorDecisions Coordination::refuse_other_run(PeerNumber peer, const JoinR
   return decisions;
 }
 
+/// A life that ended without a plan has given numbers, and the next one gives them again: who has
+/// seen none of the plans that a number is in is not the one that is waited for.
+bool Coordination::has_number_of_another(const JoinRequest& request) const {
+  const auto known = options_.earlier_workers.find(request.previous);
+  return known != options_.earlier_workers.end() && request.generation < known->second;
+}
+
 CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request, uint64_t now_us) {
   // A worker that was one knows the run: whoever does not is none of ours.
-  if (request.run != options_.run) request.previous = {};
+  if (request.run != options_.run || has_number_of_another(request)) request.previous = {};
   const bool is_back = request.previous.value != 0 && !members_.has(request.previous);
   absent_.on_back(request.previous);
   const bool has_other_config =

@@ -74,8 +74,9 @@ class Coordination {
     uint64_t durable_step = 0;                 // By the newest checkpoint; 0: the initial weights.
     uint64_t generation = 0;                   // Largest one of the journal.
     std::optional<Plan> last_plan;  // The journal's newest: what the workers may still hold.
-    /// Those of the plans before it as well, who may hold older state.
-    std::set<WorkerId> earlier_workers;
+    /// The workers of the journal's last plans, who may hold older state, each with the generation
+    /// of the oldest of these that it is in.
+    std::map<WorkerId, uint64_t> earlier_workers;
     /// Whether its workers may be alive, and find this coordinator.
     bool awaits_last_workers = true;
     std::optional<Plan> plan;    // To use as it is, for workers 1, 2, ...; none: the job's layout.
@@ -217,6 +218,7 @@ class Coordination {
   // Members.
   CoordinatorDecisions refuse_other_run(PeerNumber peer, const JoinRequest& request);
   CoordinatorDecisions welcome(PeerNumber peer, JoinRequest request, uint64_t now_us);
+  bool has_number_of_another(const JoinRequest& request) const;
   CoordinatorDecisions lose(WorkerId worker, const absl::Status& why, uint64_t now_us,
                             bool may_return = false);
   CoordinatorDecisions await_return(const Member& member, const std::string& why, uint64_t now_us);

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -31,7 +30,8 @@ JobSpec job_of_three() {
 
 /// A coordinator whose last life had a plan for workers 1, 2, 3, and was told to start with one.
 struct Restarted {
-  explicit Restarted(JobSpec job = job_of_three(), std::set<WorkerId> earlier_workers = {},
+  using Earlier = std::map<WorkerId, uint64_t>;
+  explicit Restarted(JobSpec job = job_of_three(), Earlier earlier_workers = {},
                      uint64_t unread_step = 0) {
     Coordination::Options options;
     options.last_plan = *make_layout_plan(job_of_three(), {{1}, {2}, {3}}, 4);
@@ -206,7 +206,8 @@ TEST(CoordinatorRestart, AStopWaitsForWhoMayHoldNewerState) {
 /// Who was lost and is back when the coordinator dies has older state, and is in no plan.
 TEST(CoordinatorRestart, BeforeARollbackThoseOfEarlierPlansAreWaitedForAsWell) {
   for (const bool was_there : {false, true}) {
-    Restarted cluster(job_of_three(), was_there ? std::set<WorkerId>{{9}} : std::set<WorkerId>());
+    Restarted cluster(job_of_three(),
+                      was_there ? Restarted::Earlier{{{9}, 3}} : Restarted::Earlier());
     for (uint32_t worker : {1, 2, 3}) cluster.join(worker, 10 + worker, worker);
     ASSERT_EQ(cluster.phase(), Coordination::Phase::kQuiescing);
     CoordinatorDecisions assigned;
@@ -293,6 +294,14 @@ TEST(CoordinatorRestart, AnOldWorkerDoesNotPushOutOneThatHasItsNumber) {
   EXPECT_EQ(find<DismissWorker>(decisions), nullptr);
   EXPECT_EQ(find<WelcomeWorker>(decisions)->worker, WorkerId{4});
   EXPECT_EQ(cluster.coordination->members().size(), 2u);
+}
+
+/// The life that gave it the number had no plan, and the next one gave it to another worker.
+TEST(CoordinatorRestart, WhoHasSeenNoPlanWithItsNumberIsNotTheOneThatIsWaitedFor) {
+  Restarted cluster(job_of_three(), {{{1}, 3}, {{2}, 5}, {{3}, 3}});  // The joiners have seen 4.
+  EXPECT_EQ(find<WelcomeWorker>(cluster.join(1, 12, 2))->worker, WorkerId{4});
+  cluster.join(2, 11, 1);
+  EXPECT_EQ(find<QuiesceWorker>(cluster.join(3, 13, 3)), nullptr) << "w2 may hold state";
 }
 
 TEST(CoordinatorRestart, ANumberThatNoPlanHadIsGivenBackAndToNobodyElse) {
