@@ -699,6 +699,8 @@ std::optional<RunEvent> Coordination::keep_apart(PlannedPipeline& chosen, uint64
       const absl::StatusOr<Plan> positioned = with_positions(plan, workers);
       return !positioned.ok() || check_memory(*positioned, asked.profile, asked.cluster).ok();
     };
+    // A plan by which state is only saved takes what memory it needs; so may one in its place.
+    if (!request.fits(chosen.plan)) request.fits = {};
   }
   request.make_plan =
       [&, this](const std::vector<WorkerId>& others) -> absl::StatusOr<PlannedPipeline> {
