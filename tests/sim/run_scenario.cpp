@@ -1,6 +1,7 @@
 #include "tests/sim/run_scenario.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -788,12 +789,29 @@ Outcome run_once(const Scenario& scenario, const RunOptions& options) {
   return outcome;
 }
 
+namespace {
+
+/// A run with the bits of a calm one is looked for in one seed of so many.
+constexpr uint64_t kTwinEvery = 3;
+
+/// What the job comes to when nothing happens. Many seeds have the same one.
+const Outcome& run_undisturbed(const Scenario& scenario) {
+  static std::deque<std::pair<plans::JobSpec, Outcome>> known;  // A child has one thread.
+  const Scenario alone = undisturbed(scenario);
+  for (const auto& [job, outcome] : known) {
+    if (job == alone.job) return outcome;
+  }
+  return known.emplace_back(alone.job, run_once(alone, {})).second;
+}
+
+}  // namespace
+
 Outcome run_shared(const Scenario& first, const Scenario& second, const RunOptions& options) {
   const Scenario* scenarios[] = {&first, &second};
   std::vector<Outcome> alone;
   for (const Scenario* each : scenarios) {
     const bool has_expected = !plans::may_run_pipelines(each->job);
-    alone.push_back(has_expected ? run_once(undisturbed(*each), {}) : Outcome());
+    alone.push_back(has_expected ? run_undisturbed(*each) : Outcome());
   }
   World world(first.seed, options.traces);
   SharedMachines machines(world, options.mutation);
@@ -841,8 +859,7 @@ Outcome run_shared(const Scenario& first, const Scenario& second, const RunOptio
 
 Outcome run_and_compare(const Scenario& scenario, const RunOptions& options) {
   if (plans::may_run_pipelines(scenario.job)) return run_once(scenario, options);
-  RunOptions quiet;
-  const Outcome alone = run_once(undisturbed(scenario), quiet);
+  const Outcome& alone = run_undisturbed(scenario);
   if (alone.failure) {
     Outcome failed = alone;
     failed.failure = absl::StrCat("the undisturbed run: ", *alone.failure);
@@ -853,12 +870,13 @@ Outcome run_and_compare(const Scenario& scenario, const RunOptions& options) {
   Outcome outcome = run_once(scenario, compared);
   if (outcome.failure) return outcome;
   // Who comes to which token is a matter of time, and so is the order of sums.
-  const bool has_twin = outcome.is_complete && outcome.has_one_shape && !scenario.faults.empty() &&
+  const bool has_twin = scenario.seed % kTwinEvery == 0 && outcome.is_complete &&
+                        outcome.has_one_shape && !scenario.faults.empty() &&
                         !plans::trains_by_tokens(scenario.job);
   if (!has_twin) return outcome;
   Scenario calm = scenario;
   calm.faults.clear();
-  const Outcome fault_free = run_once(calm, quiet);
+  const Outcome fault_free = run_once(calm, {});
   // A late worker, or a planner that thinks again, may have given the calm run other shapes.
   const bool comparable =
       fault_free.has_one_shape && fault_free.shape == outcome.shape && !fault_free.failure;

@@ -38,8 +38,9 @@ Outcome run_once(const Scenario& scenario, const RunOptions& options);
 /// and dies and stalls with it. Each is compared with what it is alone: in weights, and bit for bit
 /// if no fault was drawn and all its plans were alike.
 Outcome run_shared(const Scenario& first, const Scenario& second, const RunOptions& options);
-/// Runs it, and what it is compared with: the same job on one worker, and if all its plans were
-/// alike the same scenario without faults, whose weights it must have bit for bit.
+/// Runs it, and what it is compared with: the same job on one worker, which is kept for other seeds
+/// with that job; and for some seeds, if all plans were alike, the same scenario without faults,
+/// whose weights it must have bit for bit.
 Outcome run_and_compare(const Scenario& scenario, const RunOptions& options);
 
 }  // namespace skein::sim

@@ -651,6 +651,10 @@ Scenario undisturbed(const Scenario& scenario) {
   alone.job.checkpoint.interval = 0;
   alone.job.validation.batches = 0;
   alone.job.sync.loss_rise_max = 0;
+  // What changes no weight is the same for all, so that seeds share these runs.
+  alone.job.training.recompute = false;
+  alone.job.profiling = {};
+  alone.job.elastic = {};
   alone.job.elastic.snapshot_interval = 0;
   return alone;
 }
