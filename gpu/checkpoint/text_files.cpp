@@ -46,9 +46,9 @@ absl::Status read_into(const std::string& folder, const char* name, std::vector<
 
 /// Null if `json` has no such field.
 const Json& field(const Json& json, const char* key) {
-  static const Json kNone;
+  static const Json none;
   const auto found = json.is_object() ? json.find(key) : json.end();
-  return found == json.end() ? kNone : *found;
+  return found == json.end() ? none : *found;
 }
 
 /// The tokens of a tokenizer.json, whichever version of the library has written it.
