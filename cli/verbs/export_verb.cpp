@@ -47,11 +47,17 @@ std::vector<std::vector<plans::ParameterSpec>> cut(const plans::ModelSpec& model
   return files;
 }
 
+absl::Status check(Signals& signals) {
+  if (signals.wait(0) == 0) return absl::OkStatus();
+  return absl::CancelledError("stopped by a signal: nothing is written");
+}
+
 absl::Status write_file(const ModelSource& source, const std::vector<plans::ParameterSpec>& specs,
-                        const std::string& path) {
+                        Signals& signals, const std::string& path) {
   std::vector<std::vector<float>> values;
   std::vector<gpu::TensorToWrite> tensors;
   for (const plans::ParameterSpec& spec : specs) {
+    SKEIN_RETURN_IF_ERROR(check(signals));
     values.emplace_back(static_cast<size_t>(plans::element_count(spec)));
     SKEIN_RETURN_IF_ERROR(source.read(spec.name, values.back()));
   }
@@ -68,11 +74,9 @@ absl::Status write_all(const ModelSource& source, const std::vector<gpu::TextFil
   Json index;
   int64_t total = 0;
   for (int n = 0; n < count; ++n) {
-    if (signals.wait(0) != 0)
-      return absl::CancelledError("stopped by a signal: nothing is written");
     const auto& specs = files[static_cast<size_t>(n)];
     const std::string name = count == 1 ? "model.safetensors" : gpu::shard_name("model", n, count);
-    SKEIN_RETURN_IF_ERROR(write_file(source, specs, absl::StrCat(folder, "/", name)));
+    SKEIN_RETURN_IF_ERROR(write_file(source, specs, signals, absl::StrCat(folder, "/", name)));
     for (const plans::ParameterSpec& spec : specs) {
       index["weight_map"][spec.name] = name;
       total += bytes_of(spec);
@@ -116,6 +120,7 @@ absl::Status export_model(const ExportOptions& options, Signals& signals, std::o
   }
   absl::Status status =
       write_all(source, text_files, options.shard_mb * kMegabyte, signals, partial);
+  if (status.ok()) status = check(signals);
   if (status.ok() && std::rename(partial.c_str(), target.c_str()) != 0) {
     status = absl::UnavailableError(
         absl::StrCat("cannot rename ", partial, " to ", options.out, ": ", strerror(errno)));

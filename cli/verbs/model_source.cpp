@@ -14,11 +14,13 @@ namespace fs = std::filesystem;
 /// Runs that complete a checkpoint faster than one can be opened are none.
 constexpr int kAttempts = 5;
 
-/// The checkpoint that the path means now, without links; empty: none.
-fs::path newest_of(const std::string& path) {
+/// The checkpoint that the path means now, whatever a link points at later; empty: none.
+std::string newest_of(const std::string& path) {
   std::error_code error;
   const auto there = gpu::complete_checkpoints(path);
-  return there.ok() ? fs::canonical(there->front(), error) : fs::path();
+  if (!there.ok()) return "";
+  const bool is_link = fs::is_symlink(there->front(), error);
+  return is_link ? fs::canonical(there->front(), error).string() : there->front();
 }
 
 }  // namespace
@@ -26,11 +28,14 @@ fs::path newest_of(const std::string& path) {
 absl::StatusOr<ModelSource> ModelSource::open(
     const std::string& path, const std::function<absl::Status(const ModelSource&)>& read_beside) {
   for (int attempt = 1;; ++attempt) {
-    const fs::path newest = newest_of(path);
-    absl::StatusOr<ModelSource> source = open_once(path);
+    const std::string newest = newest_of(path);
+    absl::StatusOr<ModelSource> source = open_once(newest.empty() ? path : newest);
     absl::Status status = source.status();
     if (status.ok() && read_beside) status = read_beside(*source);
-    if (newest_of(path) != newest && attempt < kAttempts) continue;
+    std::error_code error;
+    const bool is_gone =
+        !newest.empty() && !fs::exists(fs::path(newest) / gpu::kCompleteName, error);
+    if (is_gone && attempt < kAttempts) continue;
     if (!status.ok()) return status;
     return source;
   }

@@ -692,15 +692,14 @@ std::optional<RunEvent> Coordination::keep_apart(PlannedPipeline& chosen, uint64
   request.first_step = [this](const Plan& plan) {
     return change_.restore_of(plan, durable()).first_step;
   };
+  // A plan by which state is only saved takes what memory it needs.
   if (const auto measured = measurements_.of(request.workers);
-      candidates_.is_planned() && !measured.empty()) {
+      candidates_.is_planned() && !stop_.is_made() && !measured.empty()) {
     request.fits = [asked = measured_request(options_.job, measured),
                     workers = request.workers](const Plan& plan) {
       const absl::StatusOr<Plan> positioned = with_positions(plan, workers);
       return !positioned.ok() || check_memory(*positioned, asked.profile, asked.cluster).ok();
     };
-    // A plan by which state is only saved takes what memory it needs; so may one in its place.
-    if (!request.fits(chosen.plan)) request.fits = {};
   }
   request.make_plan =
       [&, this](const std::vector<WorkerId>& others) -> absl::StatusOr<PlannedPipeline> {

@@ -116,7 +116,8 @@ TEST(ClusterFile, SaysWhatIsWrongAndWhere) {
 }
 
 TEST(ClusterFile, TheExamplesAreRead) {
-  for (const char* path : {"examples/cluster-equal.toml", "examples/cluster-unequal.toml"}) {
+  for (const char* path : {"examples/cluster-equal.toml", "examples/cluster-unequal.toml",
+                           "examples/cluster-gpus.toml"}) {
     const auto cluster = load_cluster(path);
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     const auto back = parse_cluster(to_toml(*cluster), "again.toml");
