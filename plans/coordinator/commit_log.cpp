@@ -15,6 +15,8 @@ namespace {
 
 /// Checkpoints whose files are being written. Workers keep a copy of their state for each.
 constexpr auto kCheckpointsMax = 2;
+/// With those whose files are written and that wait to be made complete, which takes disk.
+constexpr size_t kUnderWayMax = 4;
 /// Failed checkpoints whose shards may still be on their way: a worker has two under way.
 constexpr size_t kFailedMax = 4;
 
@@ -159,6 +161,7 @@ void CommitLog::begin_checkpoint(uint64_t steps_done, double loss, uint64_t now_
 }
 
 bool CommitLog::may_save_another() const {
+  if (checkpoints_.size() >= kUnderWayMax) return false;
   return std::count_if(checkpoints_.begin(), checkpoints_.end(), [](const auto& each) {
            return !each.second.is_completing;
          }) < kCheckpointsMax;

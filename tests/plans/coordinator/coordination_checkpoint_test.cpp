@@ -65,13 +65,22 @@ TEST(CoordinationCheckpoint, OnASlowDiskTheNextOneWaits) {
   for (uint64_t step = 0; step < 9; ++step) finish(step);
   EXPECT_THAT(ordered, ElementsAre(2, 4)) << "their files are being written";
   EXPECT_EQ(late, 1u);
-  for (int32_t stage : {0, 1}) {
-    cluster.coordination.on_shard_saved(cluster.sender(ReplicaId{static_cast<uint32_t>(stage)}),
-                                        stage, 2, absl::OkStatus(), ++cluster.now);
-  }
+  const auto save = [&](uint64_t steps_done) {
+    for (int32_t stage : {0, 1}) {
+      cluster.coordination.on_shard_saved(cluster.sender(ReplicaId{static_cast<uint32_t>(stage)}),
+                                          stage, steps_done, absl::OkStatus(), ++cluster.now);
+    }
+  };
+  save(2);
   for (uint64_t step = 9; step < 13; ++step) finish(step);
   EXPECT_THAT(ordered, ElementsAre(2, 4, 10)) << "at the first commit that can";
   EXPECT_EQ(late, 2u);
+  save(4);
+  save(10);
+  finish(13);
+  save(14);
+  for (uint64_t step = 14; step < 19; ++step) finish(step);
+  EXPECT_THAT(ordered, ElementsAre(2, 4, 10, 14)) << "none of them is complete";
 }
 
 TEST(CoordinationCheckpoint, ARollbackWaitsForANewerCheckpointThatIsBeingCompleted) {
