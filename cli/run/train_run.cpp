@@ -147,6 +147,7 @@ std::vector<std::string> text_folders(const plans::JobSpec& job, const actors::S
   }
   std::vector<std::string> sources = job.data.mixture;
   if (sources.empty()) sources = {job.data.path};
+  if (!job.data.validation_path.empty()) sources.push_back(job.data.validation_path);
   for (const std::string& source : sources) {
     if (job.data.dataset != "tokens") break;
     folders.push_back(std::filesystem::absolute(source).parent_path().string());

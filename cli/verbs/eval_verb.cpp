@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,6 +18,7 @@
 #include "cli/verbs/model_memory.hpp"
 #include "cli/verbs/model_source.hpp"
 #include "cli/verbs/model_text.hpp"
+#include "gpu/checkpoint/text_files.hpp"
 #include "gpu/data/token_data.hpp"
 #include "gpu/device.hpp"
 #include "gpu/model/memory_estimate.hpp"
@@ -69,6 +71,19 @@ absl::StatusOr<ModelText> text_of(const plans::DataSpec& data, const ModelSource
   const int64_t vocab_size = source.model().vocab_size;
   auto text = ModelText::open(source.folder(), std::max(vocab_size, kBytes + 1), false);
   return absl::IsInvalidArgument(text.status()) ? ModelText::open("", vocab_size, true) : text;
+}
+
+/// Where tokens must mean the same.
+std::vector<std::string> folders_of(const plans::DataSpec& data, const ModelSource& source) {
+  std::vector<std::string> folders = {source.folder()};
+  if (data.dataset != "tokens") return folders;
+  std::vector<std::string> paths = data.mixture;
+  paths.push_back(data.validation_path.empty() ? data.path : data.validation_path);
+  for (const std::string& path : paths) {
+    if (path.empty()) continue;
+    folders.push_back(std::filesystem::absolute(path).parent_path().string());
+  }
+  return folders;
 }
 
 gpu::StageModelOptions whole_model(const ModelSource& source, int64_t seq_len, int64_t batch) {
@@ -202,6 +217,7 @@ absl::Status evaluate(const EvalOptions& options, std::ostream& out) {
   const auto read_beside = [&](const ModelSource& source) -> absl::Status {
     SKEIN_ASSIGN_OR_RETURN(found, find_eval_data(source.folder(), options.data));
     SKEIN_ASSIGN_OR_RETURN(text, text_of(found.spec, source));
+    SKEIN_RETURN_IF_ERROR(gpu::find_text_files(folders_of(found.spec, source)).status());
     return absl::OkStatus();
   };
   SKEIN_ASSIGN_OR_RETURN(const ModelSource source,
@@ -217,6 +233,10 @@ absl::Status evaluate(const EvalOptions& options, std::ostream& out) {
   result.windows = data->validation_windows();
   if (options.windows > 0) result.windows = std::min(result.windows, options.windows);
   SKEIN_RETURN_IF_ERROR(judge(*evaluator, *data, text, options.batch, result));
+  if (!std::isfinite(result.loss)) {
+    return absl::DataLossError(absl::StrCat(source.folder(), ": the loss is ", result.loss,
+                                            "; its weights are no finite numbers"));
+  }
   print(result, options.as_json, out);
   return absl::OkStatus();
 }
