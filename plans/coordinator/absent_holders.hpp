@@ -27,7 +27,7 @@ class AbsentHolders {
   bool on_gone(const std::string& address);
   /// It is here, and says itself what it holds.
   void on_back(WorkerId worker) { absent_.erase(worker); }
-  /// A plan has started: nobody needs what was held before.
+  /// A step is committed, or steps were taken back: nobody needs what was held before.
   void clear() { absent_.clear(); }
 
   /// Who is still waited for, ascending.

@@ -156,6 +156,7 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
     decisions.push_back(RunEvent{"journal.written", "the journal can be written again", {}});
   }
   input_.on_commit();
+  absent_.clear();
   // Its workers stay the same.
   if (step == change_.restore().first_step) mark_hosts(&Membership::mark_trained);
   goodput_.on_commit(step, lent_us, now_us);
@@ -749,7 +750,8 @@ CoordinatorDecisions Coordination::try_start(uint64_t now_us) {
 CoordinatorDecisions Coordination::start(uint64_t now_us) {
   CoordinatorDecisions decisions;
   const uint64_t first_step = change_.restore().first_step;
-  if (first_step < log_.steps_done()) {
+  const bool goes_back = first_step < log_.steps_done();
+  if (goes_back) {
     // Only now: if the plan had not come about, who has the newer state might have come back.
     goodput_.on_rollback(first_step, now_us);
     decisions.push_back(RewindJournal{first_step});
@@ -760,7 +762,8 @@ CoordinatorDecisions Coordination::start(uint64_t now_us) {
   for (const auto& [worker, turns] : change_.prepared()) mode_->on_turn_report(worker, turns);
   order.turn = mode_->name_turn();
   phase_ = order.last ? Phase::kFinishing : Phase::kTraining;
-  absent_.clear();
+  // Else those who are away may hold the step that it starts with, until there is another one.
+  if (goes_back) absent_.clear();
   goodput_.enter(GoodputLedger::Activity::kTraining, now_us);
   const bool was_urgent = std::exchange(is_urgent_, false);
   const uint64_t next = steps_done() + 1;
