@@ -185,7 +185,9 @@ void Network::establish(const std::shared_ptr<Attempt>& next) {
   connections_.push_back(connection);
   // The server hears of the connection before what comes over it.
   // By the process that it was made to: another one may listen when that one wakes up.
-  connection->ends[0].out->push([this, connection, accept = on_accept_] {
+  connection->ends[0].out->push([this, weak = std::weak_ptr(connection), accept = on_accept_] {
+    const auto connection = weak.lock();
+    if (connection == nullptr) return true;  // Both are dead.
     auto link =
         std::make_shared<SimulatedLink>(connection, 1, peer_address(connection->ends[0].process));
     auto handlers = accept(link, net::schema::Role::WORKER);
