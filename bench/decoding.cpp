@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/seconds_since.hpp"
 #include "gpu/device.hpp"
 #include "gpu/model/decoder.hpp"
 #include "plans/base/check.hpp"
@@ -21,13 +22,10 @@
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using skein::bench::seconds_since;
 
 constexpr int kRounds = 3;
 constexpr int kTimedTokens = 8;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 class Drawing {
  public:

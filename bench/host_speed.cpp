@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "bench/seconds_since.hpp"
 #include "gpu/device.hpp"
 #include "gpu/model/stage_model.hpp"
 #include "gpu/ops.hpp"
@@ -15,14 +16,11 @@
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using skein::bench::seconds_since;
 
 // As in bench/host_speed.py, whose smaller model is the default one.
 constexpr int64_t kSeqLen = 256;
 constexpr int64_t kProduct = 2048;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 void run(skein::gpu::Device& device, std::function<absl::Status(skein::gpu::Ops&)> work) {
   const absl::Status status = device.run({skein::gpu::WorkKind::kOther, std::move(work)});

@@ -17,6 +17,7 @@
 #include "cli/run/two_observers.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/text_files.hpp"
+#include "gpu/data/token_source.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "net/address.hpp"
 #include "plans/base/status_macros.hpp"
@@ -145,13 +146,7 @@ std::vector<std::string> text_folders(const plans::JobSpec& job, const actors::S
   for (const std::string& folder : {job.model_from, start.checkpoint_path}) {
     if (!folder.empty()) folders.push_back(folder);
   }
-  std::vector<std::string> sources = job.data.mixture;
-  if (sources.empty()) sources = {job.data.path};
-  if (!job.data.validation_path.empty()) sources.push_back(job.data.validation_path);
-  for (const std::string& source : sources) {
-    if (job.data.dataset != "tokens") break;
-    folders.push_back(std::filesystem::absolute(source).parent_path().string());
-  }
+  for (std::string& folder : gpu::token_folders(job.data)) folders.push_back(std::move(folder));
   return folders;
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,6 +19,7 @@
 #include "cli/verbs/model_text.hpp"
 #include "gpu/checkpoint/text_files.hpp"
 #include "gpu/data/token_data.hpp"
+#include "gpu/data/token_source.hpp"
 #include "gpu/device.hpp"
 #include "gpu/model/memory_estimate.hpp"
 #include "gpu/model/stage_model.hpp"
@@ -71,19 +71,6 @@ absl::StatusOr<ModelText> text_of(const plans::DataSpec& data, const ModelSource
   const int64_t vocab_size = source.model().vocab_size;
   auto text = ModelText::open(source.folder(), std::max(vocab_size, kBytes + 1), false);
   return absl::IsInvalidArgument(text.status()) ? ModelText::open("", vocab_size, true) : text;
-}
-
-/// Where tokens must mean the same.
-std::vector<std::string> folders_of(const plans::DataSpec& data, const ModelSource& source) {
-  std::vector<std::string> folders = {source.folder()};
-  if (data.dataset != "tokens") return folders;
-  std::vector<std::string> paths = data.mixture;
-  paths.push_back(data.validation_path.empty() ? data.path : data.validation_path);
-  for (const std::string& path : paths) {
-    if (path.empty()) continue;
-    folders.push_back(std::filesystem::absolute(path).parent_path().string());
-  }
-  return folders;
 }
 
 gpu::StageModelOptions whole_model(const ModelSource& source, int64_t seq_len, int64_t batch) {
@@ -217,8 +204,9 @@ absl::Status evaluate(const EvalOptions& options, std::ostream& out) {
   const auto read_beside = [&](const ModelSource& source) -> absl::Status {
     SKEIN_ASSIGN_OR_RETURN(found, find_eval_data(source.folder(), options.data));
     SKEIN_ASSIGN_OR_RETURN(text, text_of(found.spec, source));
-    SKEIN_RETURN_IF_ERROR(gpu::find_text_files(folders_of(found.spec, source)).status());
-    return absl::OkStatus();
+    std::vector<std::string> folders = gpu::token_folders(found.spec);
+    folders.insert(folders.begin(), source.folder());
+    return gpu::check_same_tokens(std::move(folders));
   };
   SKEIN_ASSIGN_OR_RETURN(const ModelSource source,
                          ModelSource::open(options.checkpoint, read_beside));

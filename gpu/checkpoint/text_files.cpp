@@ -44,29 +44,25 @@ absl::Status read_into(const std::string& folder, const char* name, std::vector<
   return absl::OkStatus();
 }
 
-/// Null if `json` has no such field.
-const Json& field(const Json& json, const char* key) {
-  static const Json none;
-  const auto found = json.is_object() ? json.find(key) : json.end();
-  return found == json.end() ? none : *found;
-}
-
 /// The tokens of a tokenizer.json, whichever version of the library has written it.
 Json tokens_of(const Json& tokenizer) {
-  const Json& model = field(tokenizer, "model");
-  Json tokens = {{"vocab", field(model, "vocab")}};
-  for (const Json& merge : field(model, "merges")) {
+  const Json& model = field_or_null(tokenizer, "model");
+  Json tokens = {{"vocab", field_or_null(model, "vocab")}};
+  for (const Json& merge : field_or_null(model, "merges")) {
     const bool is_pair =
         merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string();
     // Else it is one text, with a blank between the two.
     tokens["merges"].push_back(
         is_pair ? Json(merge[0].get<std::string>() + " " + merge[1].get<std::string>()) : merge);
   }
-  for (const Json& added : field(tokenizer, "added_tokens")) {
-    tokens["added"].push_back(Json::array({field(added, "id"), field(added, "content")}));
+  for (const Json& added : field_or_null(tokenizer, "added_tokens")) {
+    tokens["added"].push_back(
+        Json::array({field_or_null(added, "id"), field_or_null(added, "content")}));
   }
   return tokens;
 }
+
+}  // namespace
 
 absl::Status check_same_tokens(std::vector<std::string> folders) {
   std::erase_if(folders, [](const std::string& folder) { return !has(folder, kTokenizerName); });
@@ -85,8 +81,6 @@ absl::Status check_same_tokens(std::vector<std::string> folders) {
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 absl::StatusOr<std::vector<TextFile>> find_text_files(const std::vector<std::string>& folders) {
   SKEIN_RETURN_IF_ERROR(check_same_tokens(folders));

@@ -15,11 +15,14 @@ struct TextFile {
   std::string contents;
 };
 
+/// Whether tokens are the same by the tokenizer.json of all `folders` that have one.
+/// InvalidArgument   they are not. DataLoss   one is no JSON.
+absl::Status check_same_tokens(std::vector<std::string> folders);
+
 /// tokenizer.json and what stands beside it of tokenizer_config.json and special_tokens_map.json,
 /// of the first of `folders` that has the former; generation_config.json of the first that has it.
 /// Empty if there are none.
-/// InvalidArgument   a file is too large, or tokens are others by the tokenizer.json of another of
-///                   the folders. DataLoss   that is no JSON. Else as `MappedFile::open`.
+/// InvalidArgument   a file is too large. Else as `check_same_tokens` and `MappedFile::open`.
 absl::StatusOr<std::vector<TextFile>> find_text_files(const std::vector<std::string>& folders);
 
 /// Writes them into the run's folder, from which every checkpoint of the run has them.

@@ -91,6 +91,17 @@ absl::StatusOr<TokenSource> open_manifest(const std::string& path, int64_t vocab
 
 }  // namespace
 
+std::vector<std::string> token_folders(const plans::DataSpec& data) {
+  if (data.dataset != "tokens") return {};
+  std::vector<std::string> paths = data.mixture;
+  for (const std::string& path : {data.path, data.validation_path}) paths.push_back(path);
+  std::vector<std::string> folders;
+  for (const std::string& path : paths) {
+    if (!path.empty()) folders.push_back(fs::absolute(path).parent_path().string());
+  }
+  return folders;
+}
+
 absl::StatusOr<TokenSource> open_source(const std::string& path, bool is_text, int64_t vocab_size) {
   if (!is_text && path.ends_with(".json")) return open_manifest(path, vocab_size);
   std::vector<std::string> paths = {path};

@@ -6,8 +6,12 @@
 
 #include "absl/status/statusor.h"
 #include "gpu/data/token_file.hpp"
+#include "plans/job/job_spec.hpp"
 
 namespace skein::gpu {
+
+/// The folders in which a job's token files are, as absolute paths; none if its data are bytes.
+std::vector<std::string> token_folders(const plans::DataSpec& data);
 
 /// The files of one source of data, in order.
 struct TokenSource {

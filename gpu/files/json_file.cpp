@@ -26,4 +26,10 @@ absl::StatusOr<Json> read_json(const std::string& path) {
   return json;
 }
 
+const Json& field_or_null(const Json& json, const char* key) {
+  static const Json none;
+  const auto found = json.find(key);
+  return found == json.end() ? none : *found;
+}
+
 }  // namespace skein::gpu

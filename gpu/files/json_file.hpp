@@ -13,6 +13,9 @@ namespace skein::gpu {
 /// Reads a JSON object. DataLoss if the file is none, or is larger than any of ours.
 absl::StatusOr<nlohmann::json> read_json(const std::string& path);
 
+/// The field `key`; null if there is none, or `json` is no object.
+const nlohmann::json& field_or_null(const nlohmann::json& json, const char* key);
+
 /// Copies the field `key` of the object that the file `path` holds. DataLoss if there is none of
 /// this type.
 template <class Value>

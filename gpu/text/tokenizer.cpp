@@ -28,15 +28,8 @@ absl::Status unsupported(const std::string& path, const std::string& what) {
                    " is not supported; tokenizers with byte-level pairs (GPT-2, Llama 3) are"));
 }
 
-/// The field, or null.
-const Json& field_of(const Json& json, const char* key) {
-  static const Json none;
-  const auto found = json.find(key);
-  return found == json.end() ? none : *found;
-}
-
 std::string type_of(const Json& json) {
-  const Json& type = field_of(json, "type");
+  const Json& type = field_or_null(json, "type");
   return type.is_string() ? type.get<std::string>() : "without a type";
 }
 
@@ -66,13 +59,13 @@ absl::StatusOr<std::string> composed(std::string_view text) {
 absl::Status check_model(const Json& model, const std::string& path) {
   if (type_of(model) != "BPE") return unsupported(path, absl::StrCat("model ", type_of(model)));
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    const Json& affix = field_of(model, key);
+    const Json& affix = field_or_null(model, key);
     const bool is_given =
         affix.is_string() ? !affix.get_ref<const std::string&>().empty() : !affix.is_null();
     if (is_given) return unsupported(path, key);
   }
-  if (field_of(model, "byte_fallback") == true) return unsupported(path, "byte_fallback");
-  const Json& dropout = field_of(model, "dropout");
+  if (field_or_null(model, "byte_fallback") == true) return unsupported(path, "byte_fallback");
+  const Json& dropout = field_or_null(model, "dropout");
   return dropout.is_null() || dropout == 0.0 ? absl::OkStatus() : unsupported(path, "dropout");
 }
 
@@ -107,19 +100,20 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::open(const std::string& pa
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::parse(const Json& json,
                                                             const std::string& path) {
   auto made = std::make_unique<Tokenizer>();
-  const Json& model = field_of(json, "model");
+  const Json& model = field_or_null(json, "model");
   if (!model.is_object()) return absl::DataLossError(absl::StrCat(path, " has no \"model\""));
   SKEIN_RETURN_IF_ERROR(check_model(model, path));
-  SKEIN_ASSIGN_OR_RETURN(made->pieces_, PreTokenizer::read(field_of(json, "pre_tokenizer"), path));
-  const Json& decoder = field_of(json, "decoder");
+  SKEIN_ASSIGN_OR_RETURN(made->pieces_,
+                         PreTokenizer::read(field_or_null(json, "pre_tokenizer"), path));
+  const Json& decoder = field_or_null(json, "decoder");
   if (!decoder.is_object() || type_of(decoder) != "ByteLevel") {
     return unsupported(path, absl::StrCat("a decoder that is not ByteLevel"));
   }
-  SKEIN_RETURN_IF_ERROR(made->read_normalizer(field_of(json, "normalizer"), path));
+  SKEIN_RETURN_IF_ERROR(made->read_normalizer(field_or_null(json, "normalizer"), path));
   SKEIN_RETURN_IF_ERROR(made->read_vocabulary(model, path));
   SKEIN_RETURN_IF_ERROR(made->read_merges(model, path));
-  SKEIN_RETURN_IF_ERROR(made->read_added(field_of(json, "added_tokens"), path));
-  SKEIN_RETURN_IF_ERROR(made->read_frame(field_of(json, "post_processor"), path));
+  SKEIN_RETURN_IF_ERROR(made->read_added(field_or_null(json, "added_tokens"), path));
+  SKEIN_RETURN_IF_ERROR(made->read_frame(field_or_null(json, "post_processor"), path));
   return made;
 }
 
@@ -134,7 +128,7 @@ absl::Status Tokenizer::put(const std::string& path, int64_t token, std::string 
 }
 
 absl::Status Tokenizer::read_vocabulary(const Json& model, const std::string& path) {
-  const Json& vocabulary = field_of(model, "vocab");
+  const Json& vocabulary = field_or_null(model, "vocab");
   if (!vocabulary.is_object() || vocabulary.empty()) {
     return absl::DataLossError(absl::StrCat(path, " has no \"vocab\""));
   }
@@ -153,7 +147,7 @@ absl::Status Tokenizer::read_vocabulary(const Json& model, const std::string& pa
 }
 
 absl::Status Tokenizer::read_merges(const Json& model, const std::string& path) {
-  const Json& merges = field_of(model, "merges");
+  const Json& merges = field_or_null(model, "merges");
   if (!merges.is_array()) return absl::DataLossError(absl::StrCat(path, " has no \"merges\""));
   std::string left, right;
   for (size_t n = 0; n < merges.size(); ++n) {
@@ -166,7 +160,7 @@ absl::Status Tokenizer::read_merges(const Json& model, const std::string& path) 
       return absl::DataLossError(absl::StrCat(path, ": ", std::string(status.message())));
     }
   }
-  if (field_of(model, "ignore_merges") == true) pairs_.keep_whole_tokens();
+  if (field_or_null(model, "ignore_merges") == true) pairs_.keep_whole_tokens();
   return absl::OkStatus();
 }
 
@@ -183,7 +177,7 @@ absl::Status Tokenizer::read_added(const Json& json, const std::string& path) {
     SKEIN_RETURN_IF_ERROR(take_optional(each, path, "special", is_special));
     SKEIN_RETURN_IF_ERROR(take_optional(each, path, "normalized", is_normal));
     for (const char* key : {"single_word", "lstrip", "rstrip"}) {
-      if (field_of(each, key) != true) continue;
+      if (field_or_null(each, key) != true) continue;
       return unsupported(path, absl::StrCat("added token ", added.content, " with ", key));
     }
     const auto known = named_.find(added.content);
@@ -213,7 +207,7 @@ absl::Status Tokenizer::read_added(const Json& json, const std::string& path) {
 
 absl::Status Tokenizer::read_normalizer(const Json& json, const std::string& path) {
   if (json.is_null()) return absl::OkStatus();
-  const Json& steps = type_of(json) == "Sequence" ? field_of(json, "normalizers") : json;
+  const Json& steps = type_of(json) == "Sequence" ? field_or_null(json, "normalizers") : json;
   for (const Json& step : steps.is_array() ? steps : Json::array({steps})) {
     if (type_of(step) != "NFC") {
       return unsupported(path, absl::StrCat("normalizer ", type_of(step)));
@@ -227,7 +221,7 @@ absl::Status Tokenizer::read_normalizer(const Json& json, const std::string& pat
 absl::Status Tokenizer::read_frame(const Json& json, const std::string& path) {
   if (json.is_null()) return absl::OkStatus();
   if (type_of(json) == "Sequence") {
-    const Json& all = field_of(json, "processors");
+    const Json& all = field_or_null(json, "processors");
     if (!all.is_array()) return unsupported(path, "post_processor Sequence of nothing");
     for (const Json& each : all) {
       if (type_of(each) == "Sequence")
@@ -237,7 +231,7 @@ absl::Status Tokenizer::read_frame(const Json& json, const std::string& path) {
     return absl::OkStatus();
   }
   if (type_of(json) == "ByteLevel") return absl::OkStatus();
-  const Json& parts = field_of(json, "single");
+  const Json& parts = field_or_null(json, "single");
   if (type_of(json) != "TemplateProcessing" || !parts.is_array()) {
     return unsupported(path, absl::StrCat("post_processor ", type_of(json)));
   }
@@ -247,7 +241,7 @@ absl::Status Tokenizer::read_frame(const Json& json, const std::string& path) {
       is_behind = true;
       continue;
     }
-    const Json& id = field_of(field_of(part, "SpecialToken"), "id");
+    const Json& id = field_or_null(field_or_null(part, "SpecialToken"), "id");
     const auto token = id.is_string() ? named_.find(id.get<std::string>()) : named_.end();
     if (token == named_.end()) {
       return absl::DataLossError(absl::StrCat(path, ": post_processor names a token that is none"));

@@ -175,9 +175,9 @@ std::optional<RunEvent> CommitLog::save_late(bool is_ordered) {
   late_checkpoint_ = true;
   return RunEvent{
       "checkpoint.late",
-      absl::StrCat("the checkpoint of step ", done, " waits, as ", kCheckpointsMax,
-                   " before it are still being written; raise checkpoint.interval, or use "
-                   "faster storage"),
+      absl::StrCat("the checkpoint of step ", done, " waits, as ", checkpoints_.size(),
+                   " before it are not complete yet; raise checkpoint.interval, or use faster "
+                   "storage"),
       {{"step", absl::StrCat(done)}}};
 }
 

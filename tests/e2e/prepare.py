@@ -9,11 +9,9 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from running import SOURCE, Program  # noqa: E402
+from running import SOURCE, TOKENIZERS_PYTHON, Program  # noqa: E402
 
 TOOL = os.path.join(SOURCE, "tools", "skein-prepare")
-# Where cmake/install-tokenizers.sh puts it; another one that has the library may be given.
-PYTHON = os.environ.get("SKEIN_TOKENIZERS_PYTHON", os.path.join(SOURCE, "build/python/bin/python"))
 USAGE, BAD_DATA = 2, 3
 SKIPPED = 77  # As ctest knows it.
 
@@ -130,9 +128,9 @@ def stopped(program, python):
 def main():
     program = Program()
     without_library(program)
-    if os.path.exists(PYTHON):
-        with_library(program, PYTHON)
-        stopped(program, PYTHON)
+    if os.path.exists(TOKENIZERS_PYTHON):
+        with_library(program, TOKENIZERS_PYTHON)
+        stopped(program, TOKENIZERS_PYTHON)
     elif program.failures == 0:
         print("skipped: all but the refusals needs Hugging Face's tokenizers; cmake/install-tokenizers.sh "
               "installs them")

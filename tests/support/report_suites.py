@@ -7,15 +7,16 @@ import re
 import sys
 import xml.etree.ElementTree
 
+from running import TOKENIZERS_PYTHON
+
 SLOWEST_SHOWN = 12
 NO_GPU = not os.path.exists("/dev/nvidia0")
 NO_ROOT = os.geteuid() != 0
-TOKENIZERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../build/python/bin/python")
 # Which tests may be skipped, on which machine, and why nothing can be installed for them.
 MAY_SKIP = (
     (r"gpu_cuda_\w+", NO_GPU, "no GPU; the same tests run on an emulated one"),
     (r"e2e_(network|compose)", NO_ROOT, "only root can make networks and use an engine"),
-    (r"e2e_prepare", not os.path.exists(TOKENIZERS),
+    (r"e2e_prepare", not os.path.exists(TOKENIZERS_PYTHON),
      "Debian has no tokenizers, and cmake/install-tokenizers.sh could not get it"),
     (r"oracle_schedule_csv", True, "Debian's PyTorch has no pipelining"),
 )
