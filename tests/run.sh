@@ -3,8 +3,9 @@
 #   tests/run.sh [--no-install] [--preset release|debug|asan|tsan] [--label REGEX] [--long] [--gate]
 # --label REGEX  builds and runs only the tests that have such a label
 # --long         runs the long form of the tests that have one: hours
-# --gate         what .ci/run does: also the sanitizers, and clang-tidy and the headers for what a
-#                change touches; a test that is skipped without a known reason is a failure
+# --gate         what .ci/run does: unit tests and fuzzing under the sanitizers only, the rest as
+#                usual, clang-tidy and the headers for what a change touches; a test that is skipped
+#                without a known reason is a failure
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source cmake/show-progress.sh
@@ -16,8 +17,8 @@ while [ $# -gt 0 ]; do
     --label) label="${2:?--label: which one?}"; shift ;;
     --long) long=ON ;;
     --gate) gate=1 ;;
-    --help) sed -n '2,7 s/^# \?//p' "$0"; exit 0 ;;
-    *) sed -n '2,7 s/^# \?//p' "$0" >&2; exit 2 ;;
+    --help) sed -n '2,8 s/^# \?//p' "$0"; exit 0 ;;
+    *) sed -n '2,8 s/^# \?//p' "$0" >&2; exit 2 ;;
   esac
   shift
 done
@@ -63,6 +64,8 @@ build() {  # preset, label
     mapfile -t targets < <(ctest --test-dir "$folder" --print-labels |
                            sed -n 's/^  //p' | grep -E -- "$2" | sed 's/^/skein_tests_/')
     [ ${#targets[@]} -gt 0 ] || { echo "no test has a label like '$2'" >&2; return 1; }
+    # Programs that no test runs must compile, too.
+    [ "$1$gate" != release1 ] || targets+=(gpu/all bench/all)
   fi
   cmake --build "$folder" --target "${targets[@]:-all}" 2>&1 | show_progress
 }
@@ -76,6 +79,8 @@ run_tests() {  # preset, label
   return $failed
 }
 
+sanitized='unit|fuzz|sim'
+[ $gate -eq 0 ] || label='compose|e2e|example|gpu|oracle|sim|tidy'
 trap print_times EXIT
 [ $install -eq 0 ] || timed "install" install_packages
 timed "$preset: build" build "$preset" "$label"
@@ -85,8 +90,8 @@ if [ $gate -eq 1 ]; then
 fi
 timed "$preset: tests" run_tests "$preset" "$label"
 if [ $gate -eq 1 ]; then
-  timed "asan: build" build asan 'unit|fuzz|sim'
-  timed "asan: tests" run_tests asan 'unit|fuzz|sim'
+  timed "asan: build" build asan "$sanitized"
+  timed "asan: tests" run_tests asan "$sanitized"
   timed "tsan: build" build tsan threads
   timed "tsan: tests" run_tests tsan threads
 fi
