@@ -710,10 +710,10 @@ void CoordinatorState::on_timings(plans::WorkerId worker, const net::Timings& ti
 }
 
 void CoordinatorState::on_failed(plans::WorkerId worker, const net::Failed& failed) {
-  apply(coordination->on_worker_lost(
-      worker,
-      failed.bad_input ? absl::DataLossError(failed.reason) : absl::AbortedError(failed.reason),
-      now_us()));
+  const absl::Status why =
+      failed.bad_input ? absl::DataLossError(failed.reason) : absl::AbortedError(failed.reason);
+  apply(failed.stays ? coordination->on_worker_failed(worker, why, now_us())
+                     : coordination->on_worker_lost(worker, why, now_us()));
 }
 
 void CoordinatorState::on_status_request(plans::PeerNumber peer) {

@@ -34,6 +34,12 @@ void DeviceWork::submit(const plans::ProgramCommand& command, gpu::Work work, Ou
   work.need = need_of(command, index);
   work.name = name_of(command);
   work.device_count = static_cast<int32_t>(options_.plan.worker_max);  // They take turns.
+  work.run = [is_broken = is_broken_, run = std::move(work.run)](gpu::Ops& ops) -> absl::Status {
+    if (*is_broken) return absl::CancelledError("what comes before it has failed");
+    absl::Status status = run(ops);
+    *is_broken = !status.ok();
+    return status;
+  };
   options_.submit(kProgram, std::move(work), std::move(output));
 }
 

@@ -64,6 +64,8 @@ class DeviceWork {
   std::deque<Running> running_;  // In the order of submission, which is that of the device.
   int32_t numbered_ = 0;         // Actions since the step began, where no list is followed.
   uint64_t device_free_us_ = 0;  // When the newest piece of work ended; never goes back.
+  /// A piece has failed: what was submitted behind it is not run. Belongs to the device's thread.
+  const std::shared_ptr<bool> is_broken_ = std::make_shared<bool>(false);
 };
 
 }  // namespace skein::actors

@@ -194,7 +194,10 @@ void PlanPreparation::on_prepared(const PreparedReplicas& result) {
   if (result.is_checkpoint_unseen) return fetch_from_coordinator();
   if (result.is_checkpoint_unreadable)
     return give_up(options_.checkpoint_unreadable, result.status);
-  if (!result.status.ok()) return options_.fail(result.status);
+  if (!result.status.ok()) {
+    keep_fetched();
+    return give_up(options_.fail, result.status);
+  }
   prepared_ = result.replicas;
   fetched_.clear();
   step_ = Step::kForming;
@@ -214,7 +217,7 @@ void PlanPreparation::form_groups() {
       options.reducer =
           group_reducer(host_.job, plan(), group, replica, addresses(), options_.plane->address());
       absl::StatusOr<GroupParts> parts = options_.parts.make_group(number, group_request(options));
-      if (!parts.ok()) return options_.fail(parts.status());
+      if (!parts.ok()) return give_up(options_.fail, parts.status());
       options_.form_group(parts->io);
       groups_[number] = *std::move(parts);
       forming_.insert(number);
@@ -285,7 +288,7 @@ bool PlanPreparation::may_link() const {
 void PlanPreparation::on_formed(const GroupFormed& formed) {
   if (step_ != Step::kForming || formed.generation != plan().generation) return;
   // What the job asks for cannot be had here: another plan would not change that.
-  if (plans::is_bad_input(formed.status)) return options_.fail(formed.status);
+  if (plans::is_bad_input(formed.status)) return give_up(options_.fail, formed.status);
   if (!formed.status.ok()) return give_up(options_.peer_failure, formed.status);
   if (formed.is_on_device) device_groups_.insert(formed.group);
   if (forming_.erase(formed.group) > 0) try_end();

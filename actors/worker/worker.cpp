@@ -166,9 +166,10 @@ void WorkerState::on_control(const net::Envelope& message) {
   if (joined) return on_joined(*joined, message.head.term);
   if (!session->is_joined()) return;
   if (const auto* stop = std::get_if<net::Stop>(&body)) {
-    if (!stop->keeps_state) return end(absl::OkStatus());
-    return give_up(absl::UnavailableError(
-        absl::StrCat("the run has ended with steps in no checkpoint: ", stop->reason)));
+    if (!stop->keeps_state) return end(failure.value_or(absl::OkStatus()));
+    const auto code = failure ? failure->code() : absl::StatusCode::kUnavailable;
+    return give_up(absl::Status(
+        code, absl::StrCat("the run has ended with steps in no checkpoint: ", stop->reason)));
   }
   if (const auto* order = std::get_if<net::Quiesce>(&body)) {
     return on_quiesce(*order, message.head.generation);
@@ -279,6 +280,7 @@ void WorkerState::on_joined(const net::Joined& joined, uint64_t term) {
     work = config.parts.spawn_device(device);
   }
   if (leaves) on_leave({*leaves});
+  if (failure) session->tell(net::Failed{std::string(failure->message()), true, true});
   if (!beats) on_heartbeat();
 }
 
@@ -487,9 +489,15 @@ void WorkerState::tell_peer_failure(const absl::Status& why, plans::WorkerId pee
   session->tell(net::PeerFailure{std::string(why.message()), peer});
 }
 
+/// Whoever cannot read what it is given to read still has what it holds.
 void WorkerState::tell_failed(const absl::Status& why) {
-  session->tell(net::Failed{std::string(why.message()), plans::is_bad_input(why)});
-  end(why);
+  if (failure) return;
+  const bool is_input_bad = plans::is_bad_input(why);
+  const bool holds_state = replica_actor || !store.held().empty();
+  const bool stays = is_input_bad && session->was_member() && holds_state;
+  session->tell(net::Failed{std::string(why.message()), is_input_bad, stays});
+  if (!stays) return end(why);
+  failure = why;
 }
 
 /// The coordinator is gone for good. What is held outlives us if we see the run folder.

@@ -110,6 +110,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   std::optional<Replica> replica_actor;  // In kQuiescing, and in kHosting if it hosts something.
   bool beats = false;                    // A HeartbeatAtom is on its way.
   std::optional<std::string> leaves;     // The reason.
+  std::optional<absl::Status> failure;   // It computes nothing any more, and gives what it holds.
   uint64_t leaves_since_us = 0;          // With it.
   std::optional<absl::Status> gives_up;  // Why the worker ends once its state is written.
   uint64_t gives_up_at_us = 0;           // With it: when it ends whether or not that is done.

@@ -114,11 +114,13 @@ void write(const HeartbeatAck& from, schema::HeartbeatAck::Builder to) {
 void read(schema::Failed::Reader from, Bounds& bounds, Failed& to) {
   to.reason = read_reason(bounds, from.getReason());
   to.bad_input = from.getBadInput();
+  to.stays = from.getStays();
 }
 
 void write(const Failed& from, schema::Failed::Builder to) {
   to.setReason(fit_reason(from.reason));
   to.setBadInput(from.bad_input);
+  to.setStays(from.stays);
 }
 
 void read(schema::PeerFailure::Reader from, Bounds& bounds, PeerFailure& to) {

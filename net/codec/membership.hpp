@@ -48,6 +48,7 @@ struct HeartbeatAck {
 struct Failed {
   std::string reason;
   bool bad_input = false;  // Bad data or checkpoints: another worker would fail alike.
+  bool stays = false;      // It hands over what it holds, and waits for `Stop`; else it ends.
   bool operator==(const Failed&) const = default;
 };
 

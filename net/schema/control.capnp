@@ -4,7 +4,7 @@
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("skein::net::schema");
 
-const protocolVersion :UInt32 = 9;
+const protocolVersion :UInt32 = 10;
 # A process refuses a peer of another version with `Refused`.
 
 const magic :UInt64 = 0x534b45494e303031;
@@ -481,9 +481,10 @@ struct Timings {
 }
 
 struct Failed {
-  # Worker -> coordinator: the worker cannot go on.
+  # Worker -> coordinator: the worker cannot go on. A repeat changes nothing.
   reason @0 :Text;        # One line: what, where, what to do.
   badInput @1 :Bool;      # True for bad data or checkpoints: exit code 3.
+  stays @2 :Bool;         # It hands over what it holds, and waits for `Stop`; else it ends.
 }
 
 struct PeerFailure {

@@ -1120,10 +1120,8 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
   CoordinatorDecisions asked = forget(worker);
   const absl::Status blame(why.code(),
                            absl::StrCat(who, " failed at step ", step, ": ", why.message()));
-  const bool is_deserted = members_.count() == 0 && absent_.awaited(now_us).empty();
-  const bool is_input_bad = (takes_part || measures) &&
-                            input_.accuse(blame, {takes_part, lost.has_started, lost.has_trained},
-                                          {has_past(), has_committed(), is_deserted});
+  const bool is_input_bad =
+      (takes_part || measures) && accuse_input(lost, takes_part, blame, now_us);
   if (is_input_bad || options_.only_profiles) {
     append(decisions, end(blame, false));
     return decisions;
@@ -1131,6 +1129,16 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
   append(decisions, std::move(asked));
   append(decisions, go_on_without(worker, now_us));
   return decisions;
+}
+
+/// Whether what the workers read is at fault, by one that has gone or computes no more.
+bool Coordination::accuse_input(const Member& accuser, bool takes_part, const absl::Status& blame,
+                                uint64_t now_us) {
+  const bool is_deserted = std::all_of(members().begin(), members().end(),
+                                       [](const auto& each) { return each.second.has_failed; }) &&
+                           absent_.awaited(now_us).empty();
+  return input_.accuse(blame, {accuser.id, takes_part, accuser.has_started, accuser.has_trained},
+                       {has_past(), has_committed(), is_deserted});
 }
 
 /// Those who have a part in the plan.
@@ -1208,6 +1216,38 @@ CoordinatorOutcome Coordination::on_unreachable(WorkerId worker, WorkerId peer,
                 {"reason", reason}}}};
 }
 
+CoordinatorOutcome Coordination::on_worker_failed(WorkerId worker, const absl::Status& why,
+                                                  uint64_t now_us) {
+  if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
+  if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
+  if (!members_.mark_failed(worker)) return Dropped{DropReason::kRepeated};
+  const std::string who = describe(worker);
+  const uint64_t step = steps_done() + 1;
+  CoordinatorDecisions decisions = {worker_failed(worker, who, step, why)};
+  const absl::Status blame(why.code(),
+                           absl::StrCat(who, " failed at step ", step, ": ", why.message()));
+  const bool takes_part = change_.takes_part(worker);
+  if (takes_part && accuse_input(members().at(worker), takes_part, blame, now_us)) {
+    append(decisions, end(blame, false));
+    return decisions;
+  }
+  if (measurements_.forget(worker)) append(decisions, measurements_.request(members()));
+  const bool is_at_work = phase_ == Phase::kQuiescing || phase_ == Phase::kPreparing || runs_plan();
+  if (!is_at_work || !change_.hosts(worker)) {
+    append(decisions, let_leave(worker, now_us));
+    return decisions;
+  }
+  // Its step will not end.
+  is_urgent_ = true;
+  if (phase_ == Phase::kQuiescing) {
+    change_.drop_proposal();
+    append(decisions, try_choose(now_us));
+  } else {
+    append(decisions, begin_change(absl::StrCat("w", worker.value, " cannot go on"), now_us));
+  }
+  return decisions;
+}
+
 CoordinatorOutcome Coordination::on_leave(WorkerId worker, const std::string& reason,
                                           uint64_t now_us) {
   if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
@@ -1217,6 +1257,13 @@ CoordinatorOutcome Coordination::on_leave(WorkerId worker, const std::string& re
       RunEvent{"worker.leaving",
                absl::StrCat(describe(worker), " is to leave: ", reason),
                {{"worker", absl::StrCat(worker.value)}, {"reason", reason}}}};
+  append(decisions, let_leave(worker, now_us));
+  return decisions;
+}
+
+/// A worker that is to leave does so when nobody needs what it holds.
+CoordinatorDecisions Coordination::let_leave(WorkerId worker, uint64_t now_us) {
+  CoordinatorDecisions decisions;
   if (phase_ == Phase::kGathering && needs_what_it_holds(members().at(worker))) {
     decisions.push_back(RunEvent{"worker.cannot_leave",
                                  absl::StrCat("w", worker.value,

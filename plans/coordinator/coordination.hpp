@@ -163,6 +163,9 @@ class Coordination {
   /// anything is committed, or when the run cannot begin without the first: the others would fail
   /// alike. From one alone it is a fault of its own.
   CoordinatorOutcome on_worker_lost(WorkerId worker, const absl::Status& why, uint64_t now_us);
+  /// The worker lives and gives what it holds, but computes nothing any more: it leaves. Bad input
+  /// as above.
+  CoordinatorOutcome on_worker_failed(WorkerId worker, const absl::Status& why, uint64_t now_us);
   /// The answer to `CheckListener`: the process that listened there is dead.
   CoordinatorOutcome on_worker_gone(const std::string& address, uint64_t now_us);
   /// A neighbour (`peer`; 0: not known) or a group does not answer the worker.
@@ -225,6 +228,9 @@ class Coordination {
   CoordinatorDecisions forget(WorkerId worker);
   CoordinatorDecisions set_aside(WorkerId worker, const std::string& why, uint64_t now_us);
   CoordinatorDecisions go_on_without(WorkerId worker, uint64_t now_us);
+  CoordinatorDecisions let_leave(WorkerId worker, uint64_t now_us);
+  bool accuse_input(const Member& accuser, bool takes_part, const absl::Status& blame,
+                    uint64_t now_us);
   void mark_hosts(void (Membership::*mark)(WorkerId));
   CoordinatorDecisions try_gather(uint64_t now_us);
   bool is_everybody_back(uint64_t now_us) const;

@@ -6,7 +6,7 @@ namespace skein::plans {
 
 void InputBlame::on_commit() {
   why_ = absl::OkStatus();
-  is_of_participant_ = false;
+  participant_ = {};
 }
 
 bool InputBlame::accuse(const absl::Status& why, const Accuser& accuser, const Run& run) {
@@ -16,10 +16,10 @@ bool InputBlame::accuse(const absl::Status& why, const Accuser& accuser, const R
   const bool knows_best = run.has_committed ? accuser.has_trained
                           : has_started_    ? accuser.has_started
                                             : accuser.takes_part || !run.has_past;
-  const bool is_agreed =
-      (accuser.takes_part && is_of_participant_) || (run.is_deserted && knows_best);
+  const bool is_second = is_of_participant() && participant_ != accuser.worker;
+  const bool is_agreed = (accuser.takes_part && is_second) || (run.is_deserted && knows_best);
   why_ = why;
-  is_of_participant_ = is_of_participant_ || (accuser.takes_part && knows_best);
+  if (accuser.takes_part && knows_best && !is_of_participant()) participant_ = accuser.worker;
   return is_agreed;
 }
 

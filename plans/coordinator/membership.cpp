@@ -108,6 +108,11 @@ bool Membership::mark_leaving(WorkerId worker) {
   return !std::exchange(members_.at(worker).leaves, true);
 }
 
+bool Membership::mark_failed(WorkerId worker) {
+  members_.at(worker).leaves = true;
+  return !std::exchange(members_.at(worker).has_failed, true);
+}
+
 bool Membership::has_peer(PeerNumber peer) const {
   return std::any_of(members_.begin(), members_.end(),
                      [&](const auto& each) { return each.second.peer == peer; });

@@ -25,6 +25,7 @@ struct Member {
   WorkerActivity activity;
   uint64_t eligible_us = 0;     // May be given work from then on.
   bool leaves = false;          // Its state is to move away.
+  bool has_failed = false;      // And it computes nothing any more.
   bool is_newcomer = false;     // It came, new, to a run that had begun to train.
   std::string held_back_why;    // "host a is flapping"; empty: it is not held back.
   bool may_hold_state = false;  // It had a part in a plan, or says so of an earlier connection.
@@ -58,6 +59,8 @@ class Membership {
                                              uint64_t now_us);
   /// False if it was known.
   bool mark_leaving(WorkerId worker);
+  /// It leaves, and may not work until it has. False if it was known.
+  bool mark_failed(WorkerId worker);
   /// A plan gives it something to hold, now or later.
   void mark_holder(WorkerId worker) { members_.at(worker).may_hold_state = true; }
   /// A plan was started in which it has a part.
@@ -73,7 +76,8 @@ class Membership {
   /// know the number: nobody may have told it yet.
   std::optional<WorkerId> same_process(const JoinRequest& request) const;
   bool may_work(const Member& member, uint64_t now_us, Leavers leavers) const {
-    return member.eligible_us <= now_us && (!member.leaves || leavers == Leavers::kWith);
+    const bool is_counted = !member.leaves || leavers == Leavers::kWith;
+    return member.eligible_us <= now_us && is_counted && !member.has_failed;
   }
   bool some_leave() const;
   /// When the next member that is held back may be given work; none: nobody is held back.

@@ -53,6 +53,16 @@ RunEvent worker_lost(WorkerId worker, const std::string& who, uint64_t step,
            {"reason", std::string(why.message())}}};
 }
 
+RunEvent worker_failed(WorkerId worker, const std::string& who, uint64_t step,
+                       const absl::Status& why) {
+  return {"worker.failed",
+          absl::StrCat(who, " cannot go on at step ", step,
+                       ", and hands over what it holds: ", why.message()),
+          {{"worker", absl::StrCat(worker.value)},
+           {"step", absl::StrCat(step)},
+           {"reason", std::string(why.message())}}};
+}
+
 RunEvent holders_awaited(const std::vector<WorkerId>& workers, uint64_t left_us, uint64_t newest,
                          uint64_t here) {
   const double left_s = static_cast<double>(left_us) * kSecondsPerMicrosecond;

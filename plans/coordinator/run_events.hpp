@@ -25,6 +25,9 @@ RunEvent worker_refused(const JoinRequest& request, const std::string& runs);
 /// `step`: counted from 1, the one that is trained.
 RunEvent worker_lost(WorkerId worker, const std::string& who, uint64_t step,
                      const absl::Status& why);
+/// It lives, and computes nothing any more.
+RunEvent worker_failed(WorkerId worker, const std::string& who, uint64_t step,
+                       const absl::Status& why);
 
 /// They may hold the state of step `newest`, and what is here is that of step `here`.
 RunEvent holders_awaited(const std::vector<WorkerId>& workers, uint64_t left_us, uint64_t newest,

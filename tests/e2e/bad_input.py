@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Whatever is wrong with the input is said in one line: what, where and what to do."""
+import array
 import os
 import shutil
 import socket
@@ -86,6 +87,7 @@ def main():
     program.expect("verify finds the damage", verify.returncode == BAD_DATA)
 
     changed_data(program)
+    bad_token(program)
     garbage(program)
     another_version(program)
     result = program.run("tarin", SMALL_JOB)
@@ -125,6 +127,47 @@ def changed_data(program):
         program.expect("data that somebody has written into ends the run with the next plan",
                        code == BAD_DATA and "is not that of the coordinator" in run.errors(),
                        f"code {code}: {run.errors()[-200:]}")
+    finally:
+        run.end()
+
+
+def bad_token(program):
+    """A token that is none in data too large to be looked at as a whole: what is trained is kept."""
+    count, vocab_size = 1 << 21, 256
+    good = array.array("H", (7 * n % 251 for n in range(count)))
+    bad = array.array("H", good)
+    # Between the pieces that the digest looks at: both files have the same.
+    for at in range(1000, count, 12 * (count - 64) // 1023):
+        bad[at] = vocab_size
+    data = os.path.join(program.folder, "large.bin")
+    held_out = os.path.join(program.folder, "held_out.bin")
+
+    def write(tokens, path=data):
+        with open(path, "wb") as file:
+            tokens.tofile(file)
+
+    write(bad)
+    write(good[:1000], held_out)
+    run = ElasticRun(program, "bad_token", 3, "--data.dataset", "tokens", "--data.path", data,
+                     "--data.validation_path", held_out, "--training.steps", "1000",
+                     "--parallelism.pipeline_parallel_degree", "3")
+    try:
+        code = run.finish(60)
+        done = run.steps_done()
+        program.expect("a token that is none ends the run when a second worker has read it",
+                       code == BAD_DATA and "large.bin" in run.errors() and
+                       "beyond model.vocab_size" in run.errors() and
+                       len(run.events("worker.failed")) == 2,
+                       f"code {code} after {done} steps: {run.errors()[-300:]}")
+        write(good)
+        run.coordinator = run.spawn("train", "--resume", run.folder(), "--training.steps",
+                                    str(done + 5))
+        code = run.finish(60)
+        steps = [line["step"] for line in run.steps()]
+        program.expect("with the token mended the run goes on where it was",
+                       code == 0 and done > 0 and steps == list(range(1, done + 6)) and
+                       not run.events("run.rolled_back"),
+                       f"code {code}, {len(steps)} steps after {done}: {run.errors()[-300:]}")
     finally:
         run.end()
 

@@ -754,7 +754,7 @@ std::pair<uint64_t, std::string> Checker::newest_living_state(
   return {least, ""};
 }
 
-/// Who is let go does not take the newest state along. With a start all that they held has moved.
+/// With a start all that it held has moved.
 void Checker::check_let_go(ProcessId worker) {
   if (started_us_ && *started_us_ >= appended_us_) return;
   // The coordinator had read it, and takes it for whole.
@@ -763,7 +763,7 @@ void Checker::check_let_go(ProcessId worker) {
   const uint64_t durable = reader.ok() ? (*reader)->trainer_state().steps_done : 0;
   const uint64_t with = newest_living_state(durable, {}).first;
   if (with > newest_living_state(durable, worker).first) {
-    fail(absl::StrCat(world_.name(worker), " is let go, and nobody else holds all of step ", with,
+    fail(absl::StrCat(world_.name(worker), " goes, and nobody else holds all of step ", with,
                       "; the newest whole checkpoint is of step ", durable, " (",
                       std::string(reader.status().message()), ")"));
   }

@@ -96,6 +96,8 @@ class Checker {
   void on_killed(ProcessId process);
   /// The worker ends as its coordinator is gone for good, and has written what it holds.
   void on_given_up(ProcessId process);
+  /// The worker ends, and leaves nothing: it does not take the newest state along.
+  void check_let_go(ProcessId worker);
   /// Workers have been told how the run ended, and have not heard it yet.
   void on_result(const actors::RunResult& result);
   /// What it holds is there to be found, all of it or not.
@@ -186,7 +188,6 @@ class Checker {
   std::string living_state_after(uint64_t first_step) const;
   std::pair<uint64_t, std::string> newest_living_state(uint64_t least,
                                                        std::optional<ProcessId> without) const;
-  void check_let_go(ProcessId worker);
   void check_left();
   void check_changes();
   bool is_whole(const std::pair<uint64_t, uint64_t>& name, const Left& left) const;

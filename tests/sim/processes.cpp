@@ -64,6 +64,8 @@ plans::MeasuredWorker measure(const plans::JobSpec& job, const std::vector<int64
   return measured;
 }
 
+absl::Status misread() { return absl::DataLossError(kMisread); }
+
 /// The product's PrepareIo behind a delay, with the checker in between.
 PrepareProxy::behavior_type prepare_proxy(PrepareProxy::stateful_pointer<PrepareState> self,
                                           Surroundings* around, ProcessId process,
@@ -105,7 +107,12 @@ PrepareProxy::behavior_type prepare_proxy(PrepareProxy::stateful_pointer<Prepare
         }
         passed.data = watch_data(passed.data, [around, process](uint64_t sample) {
           around->checker.on_read(process, sample);
+          return around->misreads.contains(process) ? misread() : absl::OkStatus();
         });
+        if (passed.status.ok() && around->misreads.contains(process)) {
+          passed.status = misread();
+          passed.replicas.clear();
+        }
         around->checker.on_prepared(process, passed);
         self->send(self->state.listener, std::move(passed));
       },
@@ -335,6 +342,7 @@ actors::WorkerConfig SimulatedWorker::make_config() {
     if (own_folder_.empty() && absl::StartsWith(status.message(), "lost the coordinator")) {
       around_.checker.on_given_up(process_);
     }
+    if (status.message() == kMisread) around_.checker.check_let_go(process_);
     end_status_ = std::move(status);
     around_.world.after(1'000, process_, [this] { kill(false); });
   };

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@
 
 namespace skein::sim {
 
+/// What a worker gets that misreads the data.
+inline constexpr const char* kMisread = "the sample cannot be read here";
+
 /// What every process of a run shares.
 struct Surroundings {
   World& world;
@@ -37,6 +41,7 @@ struct Surroundings {
   Mutation mutation = Mutation::kNone;
   const plans::ModeList* modes = nullptr;  // Null: those of the product.
   bool is_other_run = false;               // Not the one that the checker watches.
+  std::set<ProcessId> misreads = {};       // Who gets errors instead of samples.
 };
 
 /// The keys of a job that a later coordinator may change, as text and as a digest.

@@ -228,6 +228,8 @@ class Simulation {
   /// that is over the run is resumed, as its last words say.
   bool is_to_resume(const actors::RunResult& result) {
     if (result.stopped_early) return true;
+    // Whoever misread was the only one there, or all others were away. Its data is mended.
+    if (absl::StrContains(result.status.message(), kMisread)) return true;
     // Its last checkpoint may have failed: what workers kept is found.
     if (coordinator_->is_told_to_stop() && absl::IsUnavailable(result.status)) return true;
     // Its workers have given it up while it stood still: what they kept is found.
@@ -241,6 +243,7 @@ class Simulation {
   }
 
   void resume_run() {
+    around_.misreads.clear();
     if (is_disk_full()) return world_.after(kSecond, 0, [this] { resume_run(); });
     start_coordinator();
     top_up();
@@ -374,6 +377,9 @@ class Simulation {
         return reset_links(fault, *target);
       case FaultKind::kStop:
         return stop(fault, target);
+      case FaultKind::kMisread:
+        around_.misreads.insert(target->process());
+        return true;
     }
     return false;
   }
@@ -672,8 +678,10 @@ class Simulation {
   void top_up() {
     if (result_) return;
     const std::vector<SimulatedWorker*> workers = live();
-    int64_t stay = std::count_if(workers.begin(), workers.end(),
-                                 [](const auto* each) { return !each->is_leaving(); });
+    int64_t stay =
+        std::count_if(workers.begin(), workers.end(), [this](const SimulatedWorker* each) {
+          return !each->is_leaving() && !around_.misreads.contains(each->process());
+        });
     for (; stay < scenario_.worker_count; ++stay) add_worker();
     world_.after(5 * kSecond, 0, [this] { top_up(); });
   }

@@ -407,6 +407,16 @@ void add_rare(uint64_t seed, std::vector<Fault>& faults) {
   }
 }
 
+/// One seed in ten has one. Drawn apart from the rest, and put behind it.
+void add_misread(uint64_t seed, std::vector<Fault>& faults) {
+  constexpr std::string_view kStream = "misread";
+  Draw draw{plans::Rng(seed, plans::random_stream(kStream.data(), kStream.size()))};
+  if (!draw.chance(0.1)) return;
+  Fault fault = draw_fault(draw);
+  fault.kind = FaultKind::kMisread;
+  faults.push_back(fault);
+}
+
 /// Hosts with several workers each, that die or are cut off as a whole. Drawn apart from the rest,
 /// and put behind it.
 void choose_hosts(uint64_t seed, Scenario& scenario) {
@@ -488,6 +498,7 @@ bool needs_worker(FaultKind kind) {
     case FaultKind::kResetLink:
     case FaultKind::kHostDown:
     case FaultKind::kHostCut:
+    case FaultKind::kMisread:
       return true;
   }
   return true;
@@ -529,7 +540,8 @@ const char* to_text(FaultKind kind) {
                                                "second-coordinator",
                                                "stranger",
                                                "reset-link",
-                                               "stop"};
+                                               "stop",
+                                               "misread"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -586,6 +598,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   choose_many(seed, has_pipelines, scenario);
   if (policy == kTokens) choose_tokens(seed, scenario.job);
   choose_hosts(seed, scenario);
+  add_misread(seed, scenario.faults);
   choose_lease(seed, scenario.job);
   const plans::ParallelismSpec& layout = scenario.job.parallelism;
   scenario.shape = absl::StrCat(

@@ -47,8 +47,9 @@ enum class FaultKind {
   kStranger,   // Somebody connects, joins or not, and says what is not so for `duration_us`.
   kResetLink,  // The control connection of a worker, or of all, breaks, and both ends hear of it.
   kStop,       // The run is told to stop, and is resumed when it has.
+  kMisread,    // A worker gets errors instead of samples, from now on.
 };
-inline constexpr int kFaultKinds = 36;
+inline constexpr int kFaultKinds = 37;
 
 const char* to_text(FaultKind kind);
 /// Whether it happens to a worker that lives.

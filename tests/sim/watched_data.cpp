@@ -2,12 +2,14 @@
 
 #include <utility>
 
+#include "plans/base/status_macros.hpp"
+
 namespace skein::sim {
 namespace {
 
 class WatchedData final : public gpu::TokenData {
  public:
-  WatchedData(std::shared_ptr<const gpu::TokenData> data, std::function<void(uint64_t)> on_read)
+  WatchedData(std::shared_ptr<const gpu::TokenData> data, OnRead on_read)
       : data_(std::move(data)), on_read_(std::move(on_read)) {}
 
   uint64_t bytes() const override { return data_->bytes(); }
@@ -20,7 +22,7 @@ class WatchedData final : public gpu::TokenData {
   int64_t validation_windows() const override { return data_->validation_windows(); }
   absl::Status training_sample(uint64_t sample, std::span<int32_t> tokens,
                                std::span<int32_t> targets) const override {
-    on_read_(sample);
+    SKEIN_RETURN_IF_ERROR(on_read_(sample));
     return data_->training_sample(sample, tokens, targets);
   }
   absl::Status validation_sample(uint64_t window, std::span<int32_t> tokens,
@@ -30,13 +32,13 @@ class WatchedData final : public gpu::TokenData {
 
  private:
   std::shared_ptr<const gpu::TokenData> data_;
-  std::function<void(uint64_t)> on_read_;
+  OnRead on_read_;
 };
 
 }  // namespace
 
 std::shared_ptr<const gpu::TokenData> watch_data(std::shared_ptr<const gpu::TokenData> data,
-                                                 std::function<void(uint64_t sample)> on_read) {
+                                                 OnRead on_read) {
   // What was prepared before comes back.
   if (!data || dynamic_cast<const WatchedData*>(data.get()) != nullptr) return data;
   return std::make_shared<WatchedData>(std::move(data), std::move(on_read));

@@ -7,8 +7,12 @@
 
 namespace skein::sim {
 
-/// The same data; tells which samples are read for training.
+/// Called for each sample that is read for training. What it returns is what the reader gets, if it
+/// is an error.
+using OnRead = std::function<absl::Status(uint64_t sample)>;
+
+/// The same data, watched.
 std::shared_ptr<const gpu::TokenData> watch_data(std::shared_ptr<const gpu::TokenData> data,
-                                                 std::function<void(uint64_t sample)> on_read);
+                                                 OnRead on_read);
 
 }  // namespace skein::sim

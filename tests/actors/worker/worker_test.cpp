@@ -314,6 +314,40 @@ TEST(Worker, WhatAFailedRunLeavesBehindIsWrittenIfItIsNotOnDisk) {
   }
 }
 
+TEST(Worker, WhoCannotReadItsInputStaysUntilWhatItHoldsHasMoved) {
+  WorkerRig rig;
+  rig.join();
+  rig.host(1);
+  rig.start(1);
+  const absl::Status why = absl::DataLossError("data.bin: token 300 is none");
+  rig.tell(WorkerFault{why, {}});
+  rig.tell(WorkerFault{absl::CancelledError("what comes before it has failed"), {}});
+  const auto told = rig.link->bodies(Body::FAILED);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(told[0].getFailed().getBadInput());
+  EXPECT_TRUE(told[0].getFailed().getStays());
+  EXPECT_THAT(rig.ends, IsEmpty());
+  rig.tell(LinkClosed{1, absl::UnavailableError("gone")});
+  rig.join();
+  EXPECT_EQ(rig.count(Body::FAILED), 2u) << "the next one has not heard of it";
+  rig.quiesce(2);
+  while (rig.end_one()) continue;
+  EXPECT_THAT(rig.inventory(), ElementsAre(0u));
+  rig.control(2, net::Stop{"drained", false});
+  EXPECT_THAT(rig.ends, ElementsAre(why));
+}
+
+TEST(Worker, WhoHoldsNothingEndsAtOnceIfItCannotReadItsInput) {
+  WorkerRig rig;
+  rig.join();
+  rig.quiesce(1);
+  rig.assign(1);
+  rig.prepared(1, absl::DataLossError("no such data"));
+  ASSERT_EQ(rig.count(Body::FAILED), 1u);
+  EXPECT_FALSE(rig.link->bodies(Body::FAILED)[0].getFailed().getStays());
+  EXPECT_EQ(rig.ends.size(), 1u);
+}
+
 TEST(Worker, WhoGivesUpItsCoordinatorSaysWhyNothingCouldBeWritten) {
   WorkerRig rig;
   abandon(rig);

@@ -98,7 +98,7 @@ class RandomMessages {
     for (uint64_t& each : to.activity.dropped.counts()) each = count(kEventsMax);
   }
   void fill(HeartbeatAck& to) { to = {count(kTimeUsMax), count(kTimeUsMax)}; }
-  void fill(Failed& to) { to = {line(kReasonBytesMax), flag()}; }
+  void fill(Failed& to) { to = {line(kReasonBytesMax), flag(), flag()}; }
   void fill(CheckpointUnreadable& to) { to = {line(kReasonBytesMax)}; }
   void fill(PeerFailure& to) { to = {line(kReasonBytesMax), worker_or_none(), flag()}; }
   void fill(Leave& to) { to.reason = line(kReasonBytesMax); }

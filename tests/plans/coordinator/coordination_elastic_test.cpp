@@ -477,6 +477,51 @@ TEST(CoordinationElastic, ALeaverGivesItsStateAwayAndGoes) {
   EXPECT_TRUE(cluster.lose(2).empty()) << "it was no member any more";
 }
 
+TEST(CoordinationElastic, WhoCannotGoOnGivesItsStateAwayAndGoes) {
+  JobSpec job = long_job();
+  job.checkpoint.enable = true;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.finish_step(0);
+  const absl::Status why = absl::DataLossError("token 300 is none");
+  const auto fail = [&](uint32_t worker) {
+    return cluster.decided(
+        cluster.coordination.on_worker_failed(WorkerId{worker}, why, ++cluster.now));
+  };
+  const CoordinatorDecisions told = fail(2);
+  EXPECT_EQ(find<RunEvent>(told)->name, "worker.failed");
+  EXPECT_EQ(count<QuiesceWorker>(told), 2u) << "its step will not end";
+  EXPECT_TRUE(fail(2).empty()) << "a repeat";
+  cluster.quiesced(1, {{1, kFrontStage}});
+  const CoordinatorDecisions assigned = cluster.quiesced(2, {{1, kBack}});
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_EQ(worker_count(find<AssignPlan>(assigned)->plan), 1);
+  EXPECT_EQ(find<AssignPlan>(assigned)->restore.moves.size(), 3u);
+  const CoordinatorDecisions started = cluster.prepared(1);
+  ASSERT_NE(find<StopWorker>(started), nullptr);
+  EXPECT_EQ(find<StopWorker>(started)->worker, WorkerId{2});
+  const CoordinatorDecisions ended = fail(1);
+  ASSERT_NE(find<EndRun>(ended), nullptr) << "a second one says so";
+  EXPECT_EQ(find<EndRun>(ended)->status.code(), why.code());
+  EXPECT_TRUE(find<StopWorkers>(ended)->keeps_state);
+}
+
+TEST(CoordinationElastic, WhoCannotGoOnIsNotCountedOnWhateverIsMissing) {
+  JobSpec job = long_job();
+  job.elastic.min_workers = 2;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.finish_step(0);
+  cluster.decided(
+      cluster.coordination.on_worker_failed({2}, absl::DataLossError("unread"), ++cluster.now));
+  cluster.quiesced(1, {{1, kFrontStage}});
+  const CoordinatorDecisions paused = cluster.quiesced(2, {{1, kBack}});
+  EXPECT_EQ(find<AssignPlan>(paused), nullptr);
+  ASSERT_NE(find<RunEvent>(paused), nullptr);
+  EXPECT_EQ(find<RunEvent>(paused)->name, "run.paused");
+  EXPECT_EQ(find<StopWorker>(paused), nullptr) << "what it holds is nowhere else";
+}
+
 /// Two workers with a copy of the model each, of which one is lost, and too few are left.
 struct PausedCluster : Cluster {
   explicit PausedCluster(bool saves) : Cluster(job(saves)) {

@@ -7,7 +7,8 @@ namespace {
 
 const absl::Status kUnread = absl::InvalidArgumentError("the data are not text");
 constexpr InputBlame::Accuser kNewcomer;
-constexpr InputBlame::Accuser kParticipant = {.takes_part = true};
+constexpr InputBlame::Accuser kParticipant = {.worker = WorkerId{1}, .takes_part = true};
+constexpr InputBlame::Accuser kAnother = {.worker = WorkerId{2}, .takes_part = true};
 
 TEST(InputBlame, OnlyWhatIsSaidOfTheInputCounts) {
   InputBlame blame;
@@ -20,7 +21,8 @@ TEST(InputBlame, TwoWithAPartAgree) {
   InputBlame blame;
   EXPECT_FALSE(blame.accuse(kUnread, kParticipant, {}));
   EXPECT_TRUE(blame.is_of_participant());
-  EXPECT_TRUE(blame.accuse(kUnread, kParticipant, {}));
+  EXPECT_FALSE(blame.accuse(kUnread, kParticipant, {})) << "one that is back is no second one";
+  EXPECT_TRUE(blame.accuse(kUnread, kAnother, {}));
 }
 
 TEST(InputBlame, TheOnlyOneThereIsIsBelieved) {
@@ -36,9 +38,9 @@ TEST(InputBlame, WhoHasComeNoFurtherThanOthersKnowsNoBetter) {
   EXPECT_FALSE(blame.accuse(kUnread, kParticipant, deserted));
   EXPECT_FALSE(blame.is_of_participant());
   const InputBlame::Run committed = {.has_past = true, .has_committed = true, .is_deserted = true};
-  const InputBlame::Accuser started = {.takes_part = true, .has_started = true};
+  const InputBlame::Accuser started = {.worker = {1}, .takes_part = true, .has_started = true};
   EXPECT_FALSE(blame.accuse(kUnread, started, committed)) << "others have committed";
-  EXPECT_TRUE(blame.accuse(kUnread, {true, true, true}, committed));
+  EXPECT_TRUE(blame.accuse(kUnread, {{1}, true, true, true}, committed));
 }
 
 TEST(InputBlame, AfterACommitTheInputIsGood) {
