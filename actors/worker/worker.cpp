@@ -280,7 +280,10 @@ void WorkerState::on_joined(const net::Joined& joined, uint64_t term) {
     work = config.parts.spawn_device(device);
   }
   if (leaves) on_leave({*leaves});
-  if (failure) session->tell(net::Failed{std::string(failure->message()), true, true});
+  if (failure) {
+    const bool is_input_bad = plans::is_bad_input(*failure);
+    session->tell(net::Failed{std::string(failure->message()), is_input_bad, /*stays=*/true});
+  }
   if (!beats) on_heartbeat();
 }
 
@@ -489,13 +492,15 @@ void WorkerState::tell_peer_failure(const absl::Status& why, plans::WorkerId pee
   session->tell(net::PeerFailure{std::string(why.message()), peer});
 }
 
-/// Whoever cannot read what it is given to read still has what it holds.
+/// Whoever cannot read what it is given to read, or has no memory for another plan, still has what
+/// it holds.
 void WorkerState::tell_failed(const absl::Status& why) {
   if (failure) return;
-  const bool is_input_bad = plans::is_bad_input(why);
+  const bool lacks_memory = !replica_actor && absl::IsResourceExhausted(why);
   const bool holds_state = replica_actor || !store.held().empty();
-  const bool stays = is_input_bad && session->was_member() && holds_state;
-  session->tell(net::Failed{std::string(why.message()), is_input_bad, stays});
+  const bool stays =
+      (plans::is_bad_input(why) || lacks_memory) && session->was_member() && holds_state;
+  session->tell(net::Failed{std::string(why.message()), plans::is_bad_input(why), stays});
   if (!stays) return end(why);
   failure = why;
 }

@@ -109,10 +109,11 @@ PrepareProxy::behavior_type prepare_proxy(PrepareProxy::stateful_pointer<Prepare
           around->checker.on_read(process, sample);
           return around->misreads.contains(process) ? misread() : absl::OkStatus();
         });
-        if (passed.status.ok() && around->misreads.contains(process)) {
-          passed.status = misread();
-          passed.replicas.clear();
+        if (passed.status.ok() && around->misreads.contains(process)) passed.status = misread();
+        if (passed.status.ok() && around->lacks_memory.contains(process)) {
+          passed.status = absl::ResourceExhaustedError(kNoMemory);
         }
+        if (!passed.status.ok()) passed.replicas.clear();
         around->checker.on_prepared(process, passed);
         self->send(self->state.listener, std::move(passed));
       },
@@ -342,7 +343,8 @@ actors::WorkerConfig SimulatedWorker::make_config() {
     if (own_folder_.empty() && absl::StartsWith(status.message(), "lost the coordinator")) {
       around_.checker.on_given_up(process_);
     }
-    if (status.message() == kMisread) around_.checker.check_let_go(process_);
+    const bool leaves_nothing = status.message() == kMisread || status.message() == kNoMemory;
+    if (leaves_nothing) around_.checker.check_let_go(process_);
     end_status_ = std::move(status);
     around_.world.after(1'000, process_, [this] { kill(false); });
   };

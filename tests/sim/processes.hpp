@@ -21,8 +21,9 @@
 
 namespace skein::sim {
 
-/// What a worker gets that misreads the data.
+/// What a worker gets that misreads the data, and one that has no memory for another plan.
 inline constexpr const char* kMisread = "the sample cannot be read here";
+inline constexpr const char* kNoMemory = "there is no memory for the plan";
 
 /// What every process of a run shares.
 struct Surroundings {
@@ -41,7 +42,8 @@ struct Surroundings {
   Mutation mutation = Mutation::kNone;
   const plans::ModeList* modes = nullptr;  // Null: those of the product.
   bool is_other_run = false;               // Not the one that the checker watches.
-  std::set<ProcessId> misreads = {};       // Who gets errors instead of samples.
+  std::set<ProcessId> misreads = {};       // Who gets errors instead of samples,
+  std::set<ProcessId> lacks_memory = {};   // and who gets one instead of a model.
 };
 
 /// The keys of a job that a later coordinator may change, as text and as a digest.

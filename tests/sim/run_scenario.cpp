@@ -380,6 +380,9 @@ class Simulation {
       case FaultKind::kMisread:
         around_.misreads.insert(target->process());
         return true;
+      case FaultKind::kNoMemory:
+        around_.lacks_memory.insert(target->process());
+        return true;
     }
     return false;
   }
@@ -680,7 +683,9 @@ class Simulation {
     const std::vector<SimulatedWorker*> workers = live();
     int64_t stay =
         std::count_if(workers.begin(), workers.end(), [this](const SimulatedWorker* each) {
-          return !each->is_leaving() && !around_.misreads.contains(each->process());
+          const ProcessId process = each->process();
+          return !each->is_leaving() && !around_.misreads.contains(process) &&
+                 !around_.lacks_memory.contains(process);
         });
     for (; stay < scenario_.worker_count; ++stay) add_worker();
     world_.after(5 * kSecond, 0, [this] { top_up(); });

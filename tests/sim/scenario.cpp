@@ -407,14 +407,17 @@ void add_rare(uint64_t seed, std::vector<Fault>& faults) {
   }
 }
 
-/// One seed in ten has one. Drawn apart from the rest, and put behind it.
-void add_misread(uint64_t seed, std::vector<Fault>& faults) {
-  constexpr std::string_view kStream = "misread";
-  Draw draw{plans::Rng(seed, plans::random_stream(kStream.data(), kStream.size()))};
-  if (!draw.chance(0.1)) return;
-  Fault fault = draw_fault(draw);
-  fault.kind = FaultKind::kMisread;
-  faults.push_back(fault);
+/// One seed in ten has one of a kind. Drawn apart from the rest, and put behind it.
+void add_failures(uint64_t seed, std::vector<Fault>& faults) {
+  Draw misread{plans::Rng(seed, plans::random_stream("misread", 7))};
+  Draw no_memory{plans::Rng(seed, plans::random_stream("no-memory", 9))};
+  for (auto& [draw, kind] : {std::pair<Draw&, FaultKind>{misread, FaultKind::kMisread},
+                             std::pair<Draw&, FaultKind>{no_memory, FaultKind::kNoMemory}}) {
+    if (!draw.chance(0.1)) continue;
+    Fault fault = draw_fault(draw);
+    fault.kind = kind;
+    faults.push_back(fault);
+  }
 }
 
 /// Hosts with several workers each, that die or are cut off as a whole. Drawn apart from the rest,
@@ -499,6 +502,7 @@ bool needs_worker(FaultKind kind) {
     case FaultKind::kHostDown:
     case FaultKind::kHostCut:
     case FaultKind::kMisread:
+    case FaultKind::kNoMemory:
       return true;
   }
   return true;
@@ -541,7 +545,8 @@ const char* to_text(FaultKind kind) {
                                                "stranger",
                                                "reset-link",
                                                "stop",
-                                               "misread"};
+                                               "misread",
+                                               "no-memory"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -598,7 +603,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   choose_many(seed, has_pipelines, scenario);
   if (policy == kTokens) choose_tokens(seed, scenario.job);
   choose_hosts(seed, scenario);
-  add_misread(seed, scenario.faults);
+  add_failures(seed, scenario.faults);
   choose_lease(seed, scenario.job);
   const plans::ParallelismSpec& layout = scenario.job.parallelism;
   scenario.shape = absl::StrCat(

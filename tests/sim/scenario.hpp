@@ -48,8 +48,9 @@ enum class FaultKind {
   kResetLink,  // The control connection of a worker, or of all, breaks, and both ends hear of it.
   kStop,       // The run is told to stop, and is resumed when it has.
   kMisread,    // A worker gets errors instead of samples, from now on.
+  kNoMemory,   // A worker's device has no memory for another plan, from now on.
 };
-inline constexpr int kFaultKinds = 37;
+inline constexpr int kFaultKinds = 38;
 
 const char* to_text(FaultKind kind);
 /// Whether it happens to a worker that lives.

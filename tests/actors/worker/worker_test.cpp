@@ -337,6 +337,22 @@ TEST(Worker, WhoCannotReadItsInputStaysUntilWhatItHoldsHasMoved) {
   EXPECT_THAT(rig.ends, ElementsAre(why));
 }
 
+TEST(Worker, WhoHasNoMemoryForAnotherPlanGivesWhatItHolds) {
+  WorkerRig rig;
+  rig.join();
+  rig.host(1);
+  rig.start(1);
+  rig.quiesce(2);
+  while (rig.end_one()) continue;
+  rig.assign(2);
+  rig.prepared(2, absl::ResourceExhaustedError("no memory"));
+  ASSERT_EQ(rig.count(Body::FAILED), 1u);
+  EXPECT_TRUE(rig.link->bodies(Body::FAILED)[0].getFailed().getStays());
+  EXPECT_FALSE(rig.link->bodies(Body::FAILED)[0].getFailed().getBadInput());
+  rig.quiesce(3);
+  EXPECT_THAT(rig.inventory(), ElementsAre(0u));
+}
+
 TEST(Worker, WhoHoldsNothingEndsAtOnceIfItCannotReadItsInput) {
   WorkerRig rig;
   rig.join();
