@@ -37,7 +37,9 @@ class Drawing {
       for (float& each : out) each = static_cast<float>(rng.uniform() - 0.5) * 0.2F;
       return absl::OkStatus();
     };
-    decoder_ = skein::gpu::Decoder::create(model, positions, read, *device_).value();
+    decoder_ = skein::gpu::Decoder::create(
+                   {model, {0, skein::plans::layer_count(model)}, positions}, read, *device_)
+                   .value();
   }
 
   /// The likeliest token behind `tokens`, of which the last `added` are computed.
@@ -45,7 +47,7 @@ class Drawing {
     if (added == tokens.size()) decoder_->clear();
     skein::gpu::Work work;
     work.run = [&](skein::gpu::Ops& ops) {
-      return decoder_->extend(ops, std::span(tokens).last(added), logits_);
+      return decoder_->extend(ops, {std::span(tokens).last(added), {}}, logits_);
     };
     SKEIN_CHECK(device_->run(std::move(work)).ok());
     return static_cast<int32_t>(std::max_element(logits_.begin(), logits_.end()) - logits_.begin());

@@ -111,6 +111,23 @@ class Ops {
   virtual void attention_backward(const Attention& shape, ConstNumbers qkv, ConstNumbers out,
                                   const float* log_sum_exp, ConstNumbers dout, Numbers dqkv) = 0;
 
+  /// The keys and values of one layer for positions of one sequence, each [K, capacity, D], in the
+  /// type of qkv.
+  struct KeyValueCache {
+    Numbers keys, values;
+    int64_t capacity = 0;  // Positions that there is room for; 0: there is no cache.
+    int64_t length = 0;    // Positions before those of the call, which are in it.
+  };
+  /// Overwrites positions [length, length + T) of the cache by the keys and values of qkv
+  /// [T, (H + 2 K) D]: those that follow of its sequence, so B is 1. There is room for them.
+  virtual void append_to_cache(const Attention& shape, ConstNumbers qkv,
+                               const KeyValueCache& cache) = 0;
+  /// Overwrites out [T, H D]: attention of the same T positions, which have been appended, to
+  /// themselves and all before them. Equals the last T rows of `attention_forward` over the whole
+  /// sequence, up to rounding.
+  virtual void attend_to_cache(const Attention& shape, ConstNumbers qkv, const KeyValueCache& cache,
+                               Numbers out) = 0;
+
   /// Rotary positions: turns channels i and i + D / 2 of each head of q and k, in place, by an
   /// angle of their position in [0, T). v stays. A turn by the opposite angles is the gradient.
   struct Rotation {

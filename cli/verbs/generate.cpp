@@ -29,6 +29,10 @@ absl::Status check(const GenerateOptions& options) {
   return check(options.sampling);
 }
 
+gpu::Decoder::Options whole_model(const plans::ModelSpec& model, int64_t window) {
+  return {model, {0, plans::layer_count(model)}, window};
+}
+
 /// Before anything is allocated.
 absl::Status check_memory(const plans::ModelSpec& model, int64_t prompt_tokens, int64_t window,
                           int64_t tokens) {
@@ -38,7 +42,8 @@ absl::Status check_memory(const plans::ModelSpec& model, int64_t prompt_tokens, 
       std::max(std::min(prompt_tokens, window), moves ? window - window / 2 + 1 : 0);
   return check_available_memory(
       {absl::StrCat("drawing text with a context of ", window, " tokens"),
-       gpu::Decoder::memory_bytes(model, window, std::min(added, window)),
+       gpu::Decoder::memory_bytes(whole_model(model, window), std::min(added, window),
+                                  gpu::DeviceInfo{}),
        plans::parameter_count(model) * static_cast<int64_t>(sizeof(float)),
        "a smaller --tokens or a shorter --prompt"});
 }
@@ -54,8 +59,9 @@ class Sampler {
     const auto read = [&source](const std::string& name, std::span<float> out) {
       return source.read(name, out);
     };
-    SKEIN_ASSIGN_OR_RETURN(sampler->decoder_,
-                           gpu::Decoder::create(source.model(), window, read, *sampler->device_));
+    SKEIN_ASSIGN_OR_RETURN(
+        sampler->decoder_,
+        gpu::Decoder::create(whole_model(source.model(), window), read, *sampler->device_));
     return sampler;
   }
 
@@ -66,7 +72,7 @@ class Sampler {
     begin_ = begin;
     const auto added = tokens.subspan(static_cast<size_t>(begin + decoder_->length()));
     gpu::Work work;
-    work.run = [&](gpu::Ops& ops) { return decoder_->extend(ops, added, logits); };
+    work.run = [&](gpu::Ops& ops) { return decoder_->extend(ops, {added, {}}, logits); };
     return device_->run(std::move(work));
   }
 

@@ -38,6 +38,10 @@ class CudaOps final : public Ops {
                          float* log_sum_exp) override;
   void attention_backward(const Attention& shape, ConstNumbers qkv, ConstNumbers out,
                           const float* log_sum_exp, ConstNumbers dout, Numbers dqkv) override;
+  void append_to_cache(const Attention& shape, ConstNumbers qkv,
+                       const KeyValueCache& cache) override;
+  void attend_to_cache(const Attention& shape, ConstNumbers qkv, const KeyValueCache& cache,
+                       Numbers out) override;
   void embedding_forward(const Embedding& shape, const float* wte, const float* wpe,
                          Numbers y) override;
   void embedding_backward(const Embedding& shape, ConstNumbers dy, float* dwte,

@@ -5,6 +5,7 @@
 #include "gpu/cuda/launch_shape.hpp"
 
 #include "absl/strings/str_cat.h"
+#include "plans/base/check.hpp"
 
 // Products, and attention, which is made of them.
 
@@ -13,6 +14,18 @@ namespace {
 
 kernels::AttentionShape to_kernel(const Ops::Attention& shape) {
   return {shape.batch, shape.seq_len, shape.heads, shape.kv_heads, shape.head_size};
+}
+
+absl::Status check_head_size(const Ops::Attention& shape) {
+  if (kernels::attention_padded_size(shape.head_size) != 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("no attention on CUDA for heads of ",
+                                                 shape.head_size, " channels; use 256 or fewer"));
+}
+
+kernels::CachedAttention to_kernel(const Ops::Attention& shape, ConstNumbers qkv,
+                                   const Ops::KeyValueCache& cache, Numbers out) {
+  SKEIN_CHECK(shape.batch == 1 && cache.length + shape.seq_len <= cache.capacity) << cache.length;
+  return {to_kernel(shape), qkv, cache.keys, cache.values, cache.capacity, cache.length, out};
 }
 
 /// The auxiliary output of cuBLASLt's epilogues: 16 bytes, rows in multiples of 8 elements.
@@ -153,14 +166,9 @@ void CudaOps::rotate(const Rotation& rotation, Numbers qkv) {
 
 void CudaOps::attention_forward(const Attention& shape, ConstNumbers qkv, Numbers out,
                                 float* log_sum_exp) {
-  const int64_t size = shape.head_size;
-  if (kernels::attention_padded_size(size) == 0) {
-    note(absl::InvalidArgumentError(
-        absl::StrCat("no attention on CUDA for heads of ", size, " channels; use 256 or fewer")));
-    return;
-  }
+  if (!note(check_head_size(shape))) return;
   const kernels::AttentionForward call{to_kernel(shape), qkv, out, log_sum_exp};
-  if (qkv.type() == NumberType::kBfloat16 && size <= kernels::kTensorCoreHeadMax) {
+  if (qkv.type() == NumberType::kBfloat16 && shape.head_size <= kernels::kTensorCoreHeadMax) {
     kernels::attention_forward(call, stream());
   } else {
     kernels::attention_forward_exact(call, stream());
@@ -180,6 +188,19 @@ void CudaOps::attention_backward(const Attention& shape, ConstNumbers qkv, Const
     kernels::attention_backward_exact(call, stream());
   }
   launched("attention_backward");
+}
+
+void CudaOps::append_to_cache(const Attention& shape, ConstNumbers qkv,
+                              const KeyValueCache& cache) {
+  kernels::append_to_cache(to_kernel(shape, qkv, cache, nullptr), stream());
+  launched("append_to_cache");
+}
+
+void CudaOps::attend_to_cache(const Attention& shape, ConstNumbers qkv, const KeyValueCache& cache,
+                              Numbers out) {
+  if (!note(check_head_size(shape))) return;
+  kernels::attend_to_cache(to_kernel(shape, qkv, cache, out), stream());
+  launched("attend_to_cache");
 }
 
 }  // namespace skein::gpu

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gpu/host/attention.hpp"
+#include "gpu/host/cached_attention.hpp"
 #include "gpu/host/loops.hpp"
 #include "gpu/host/products.hpp"
 #include "plans/base/check.hpp"
@@ -126,6 +127,19 @@ void HostOps::attention_backward(const Attention& shape, ConstNumbers qkv, Const
                                  const float* log_sum_exp, ConstNumbers dout, Numbers dqkv) {
   gpu::attention_backward(pool_, shape, qkv.floats(), out.floats(), log_sum_exp, dout.floats(),
                           dqkv.floats());
+}
+
+void HostOps::append_to_cache(const Attention& shape, ConstNumbers qkv,
+                              const KeyValueCache& cache) {
+  SKEIN_CHECK(shape.batch == 1 && cache.length + shape.seq_len <= cache.capacity) << cache.length;
+  gpu::append_to_cache(shape, qkv.floats(), cache);
+}
+
+void HostOps::attend_to_cache(const Attention& shape, ConstNumbers qkv, const KeyValueCache& cache,
+                              Numbers out) {
+  const auto positions = static_cast<size_t>(cache.length + shape.seq_len);
+  if (scores_.size() < positions) scores_.resize(positions);
+  gpu::attend_to_cache(shape, qkv.floats(), cache, scores_, out.floats());
 }
 
 void HostOps::embedding_forward(const Embedding& shape, const float* wte, const float* wpe,

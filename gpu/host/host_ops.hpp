@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "gpu/host/thread_pool.hpp"
 #include "gpu/ops.hpp"
 
@@ -25,6 +27,10 @@ class HostOps final : public Ops {
                          float* log_sum_exp) override;
   void attention_backward(const Attention& shape, ConstNumbers qkv, ConstNumbers out,
                           const float* log_sum_exp, ConstNumbers dout, Numbers dqkv) override;
+  void append_to_cache(const Attention& shape, ConstNumbers qkv,
+                       const KeyValueCache& cache) override;
+  void attend_to_cache(const Attention& shape, ConstNumbers qkv, const KeyValueCache& cache,
+                       Numbers out) override;
   void embedding_forward(const Embedding& shape, const float* wte, const float* wpe,
                          Numbers y) override;
   void embedding_backward(const Embedding& shape, ConstNumbers dy, float* dwte,
@@ -41,6 +47,7 @@ class HostOps final : public Ops {
 
  private:
   ThreadPool& pool_;
+  std::vector<float> scores_;  // One query's with the positions of a cache.
 };
 
 }  // namespace skein::gpu

@@ -2,7 +2,6 @@
 #include <array>
 #include <utility>
 
-#include "gpu/model/key_value_cache.hpp"
 #include "gpu/model/layer.hpp"
 #include "plans/job/block_parameters.hpp"
 
@@ -134,11 +133,10 @@ class Block final : public Layer {
     Numbers dqkv;     // [N, (H + 2 K) D]
   };
 
-  void attend(Ops& ops, KeyValueCache* cache, const Stash& s) const {
-    const bool has_past = cache != nullptr && cache->length() > 0;
-    if (cache != nullptr) cache->append(attention_, s.qkv.floats());
-    if (has_past) {
-      cache->attend(attention_, s.qkv.floats(), s.attended.floats());
+  void attend(Ops& ops, const Ops::KeyValueCache& cache, const Stash& s) const {
+    if (cache.capacity > 0) ops.append_to_cache(attention_, s.qkv, cache);
+    if (cache.length > 0) {
+      ops.attend_to_cache(attention_, s.qkv, cache, s.attended);
     } else {
       ops.attention_forward(attention_, s.qkv, s.attended, s.log_sum_exp);
     }

@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/model/head.hpp"
-#include "gpu/model/key_value_cache.hpp"
 #include "gpu/model/layer.hpp"
 #include "gpu/model/rotary_turns.hpp"
 #include "plans/base/status_macros.hpp"
@@ -14,158 +13,203 @@
 namespace skein::gpu {
 namespace {
 
-constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
-
-Ops::Attention attention_of(const plans::ModelSpec& model) {
-  return {1, 1, model.heads, plans::kv_heads(model), plans::head_size(model)};
-}
-
-int64_t weight_floats(const plans::ModelSpec& model) {
-  int64_t total = 0;
-  for (const auto& spec : plans::range_parameters(model, {0, plans::layer_count(model)})) {
-    total += plans::element_count(spec);
+/// Which layers of the model there are.
+struct Extent {
+  explicit Extent(const Decoder::Options& options)
+      : has_embedding(options.layers.begin == 0),
+        has_head(options.layers.end == plans::layer_count(options.model)),
+        blocks{std::max<int64_t>(options.layers.begin, 1),
+               std::min(options.layers.end, options.model.layers + 1)} {
+    blocks.end = std::max(blocks.begin, blocks.end);
   }
-  return total;
+  bool has_embedding, has_head;
+  plans::LayerRange blocks;
+};
+
+/// Numbers in the cache of one block, the keys and as many values.
+int64_t cache_numbers(const Decoder::Options& options) {
+  return 2 * plans::key_width(options.model) * options.positions;
 }
 
-/// What the tokens that are added at once are computed in.
-struct WorkingFloats {
-  WorkingFloats(const LayerShape& shape, const Layer& block, const Head& head)
-      : passing(2 * shape.activations() + block.stash_numbers()),
-        scratch(std::max(block.scratch_numbers(), head.scratch_numbers())),
-        statistics(std::max(block.statistics_floats(), head.statistics_floats())) {}
-  int64_t passing, scratch, statistics;
-  int64_t sum() const { return passing + scratch + statistics; }
+/// What the positions that are added at once are computed in.
+struct WorkingNumbers {
+  WorkingNumbers(const Decoder::Options& options, int64_t added, const LogitsLayout& logits) {
+    const LayerShape shape = {options.model, 1, added};
+    const Extent extent(options);
+    passing = 2 * shape.activations();
+    if (extent.blocks.size() > 0) {
+      const auto block = make_block(shape);
+      passing += block->stash_numbers();
+      scratch = block->scratch_numbers();
+      statistics = block->statistics_floats();
+    }
+    if (extent.has_head) {
+      const Head head({options.model, 1, 1}, logits);
+      scratch = std::max(scratch, head.scratch_numbers());
+      statistics = std::max(statistics, head.statistics_floats());
+    }
+  }
+  int64_t passing = 0, scratch = 0;  // In the type of activations.
+  int64_t statistics = 0;            // float32
 };
 
 class TransformerDecoder final : public Decoder {
  public:
-  TransformerDecoder(const plans::ModelSpec& model, int64_t positions)
-      : model_(model), positions_(positions) {}
+  TransformerDecoder(const Options& options, Device& device)
+      : options_(options),
+        extent_(options),
+        device_(device),
+        type_(device.info().activations),
+        head_({options.model, 1, 1}, device.info().logits) {}
 
-  absl::Status load(const ReadWeight& read, Device& device) {
-    SKEIN_ASSIGN_OR_RETURN(weights_, device.allocate(weight_floats(model_) * kFloatBytes));
-    for (int64_t block = 0; block < model_.layers; ++block) {
-      SKEIN_ASSIGN_OR_RETURN(KeyValueCache cache,
-                             KeyValueCache::create(attention_of(model_), positions_, device));
-      caches_.push_back(std::move(cache));
+  absl::Status load(const ReadWeight& read) {
+    if (extent_.blocks.size() > 0) {
+      SKEIN_ASSIGN_OR_RETURN(caches_, device_.allocate(extent_.blocks.size() *
+                                                       cache_numbers(options_) * bytes_of(type_)));
+      SKEIN_ASSIGN_OR_RETURN(turns_,
+                             upload_rotary_turns(options_.model, options_.positions, device_));
     }
-    SKEIN_ASSIGN_OR_RETURN(turns_, upload_rotary_turns(model_, positions_, device));
-    float* next = weights_.floats();
-    for (int64_t layer = 0; layer < plans::layer_count(model_); ++layer) {
-      std::vector<float*>& tensors = layers_.emplace_back().weights;
-      for (const auto& spec : plans::layer_parameters(model_, layer, whole())) {
-        tensors.push_back(next);
-        layers_.back().operands.emplace_back(next);
-        const int64_t count = plans::element_count(spec);
-        SKEIN_RETURN_IF_ERROR(read(spec.name, {next, static_cast<size_t>(count)}));
-        next += count;
-      }
-    }
-    device_ = &device;
+    SKEIN_ASSIGN_OR_RETURN(weights_,
+                           DecoderWeights::load(options_.model, options_.layers, read, device_));
     return absl::OkStatus();
   }
 
-  int64_t length() const override { return caches_.front().length(); }
-  void clear() override {
-    for (KeyValueCache& cache : caches_) cache.clear();
-  }
+  int64_t length() const override { return length_; }
+  void clear() override { length_ = 0; }
 
-  absl::Status extend(Ops& ops, std::span<const int32_t> tokens, std::span<float> logits) override {
-    const auto count = static_cast<int64_t>(tokens.size());
-    const bool fits = count >= 1 && length() + count <= positions_ &&
-                      static_cast<int64_t>(logits.size()) == model_.vocab_size;
-    if (!fits) {
-      return absl::InvalidArgumentError(absl::StrCat(count, " tokens behind ", length(), " of ",
-                                                     positions_, ", and ", logits.size(),
-                                                     " logits"));
+  absl::Status extend(Ops& ops, const Input& input, std::span<float> output) override {
+    const int64_t c = options_.model.channels;
+    const int64_t count = extent_.has_embedding
+                              ? static_cast<int64_t>(input.tokens.size())
+                              : static_cast<int64_t>(input.activations.size()) / c;
+    SKEIN_RETURN_IF_ERROR(check(input, count, output));
+    SKEIN_RETURN_IF_ERROR(reserve(count));
+    const LayerShape shape = {options_.model, 1, count};
+    Numbers x = passing_.numbers(type_);
+    if (extent_.has_embedding) {
+      embed(ops, input.tokens, x);
+    } else {
+      ops.copy_in(input.activations, x);
     }
-    const LayerShape shape = {model_, 1, count};
-    const auto block = make_block(shape);
-    const Head head({model_, 1, 1}, device_->info().logits);  // Logits of one row.
-    SKEIN_RETURN_IF_ERROR(reserve(shape, *block, head));
-    const int64_t first = length();
-    Numbers x = passing_.floats();
-    Numbers y = x + shape.activations();
-    Layer::Memory memory = {x,       y + shape.activations(), statistics_.floats(),
-                            nullptr, scratch_.floats(),       nullptr};
-    const std::vector<float*>& embedding = layers_.front().weights;
-    const bool has_rotary = plans::has_rotary(model_);
-    if (has_rotary) memory.turns = turns_.floats() + first * turn_floats();
-    ops.embedding_forward({tokens, count, model_.channels}, embedding[0],
-                          has_rotary ? nullptr : embedding[1] + first * model_.channels, x);
-    for (size_t b = 0; b < caches_.size(); ++b) {
-      memory.input = x;
-      memory.cache = &caches_[b];
-      block->forward(ops, layers_[b + 1], memory, y);
-      std::swap(x, y);
+    x = run_blocks(ops, shape, x);
+    if (extent_.has_head) {
+      head_.logits(ops, weights_.head(), x, count - 1,
+                   {scratch_.numbers(type_), statistics_.floats()}, output);
+    } else {
+      ops.copy_out(x, output);
     }
-    head.logits(ops, head_parameters(), x, count - 1, {scratch_.floats(), statistics_.floats()},
-                logits);
+    length_ += count;
     return absl::OkStatus();
   }
 
  private:
-  plans::LayerRange whole() const { return {0, plans::layer_count(model_)}; }
-  int64_t turn_floats() const { return turns_.bytes() / kFloatBytes / positions_; }
-
-  Head::Parameters head_parameters() const {
-    const LayerParameters& head = layers_.back();
-    const size_t norms = plans::has_rms_norm(model_) ? 1 : 2;
-    Head::Parameters parameters{};
-    parameters.norm_weight = head.weights[0];
-    if (norms == 2) parameters.norm_bias = head.weights[1];
-    // A tied head has no matrix of its own.
-    parameters.matrix =
-        head.operands.size() > norms ? head.operands[norms] : layers_.front().operands[0];
-    return parameters;
+  absl::Status check(const Input& input, int64_t count, std::span<const float> output) const {
+    const int64_t c = options_.model.channels;
+    const int64_t outputs = extent_.has_head ? options_.model.vocab_size : count * c;
+    const bool fits =
+        count >= 1 && length_ + count <= options_.positions &&
+        (extent_.has_embedding || static_cast<int64_t>(input.activations.size()) == count * c) &&
+        static_cast<int64_t>(output.size()) == outputs;
+    if (fits) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(count, " tokens behind ", length_, " of ",
+                                                   options_.positions, ", and ", output.size(),
+                                                   " of ", outputs, " outputs"));
   }
 
-  /// Memory for the largest number of tokens so far.
-  absl::Status reserve(const LayerShape& shape, const Layer& block, const Head& head) {
-    if (shape.seq_len <= reserved_) return absl::OkStatus();
-    const WorkingFloats floats(shape, block, head);
-    SKEIN_ASSIGN_OR_RETURN(passing_, device_->allocate(floats.passing * kFloatBytes));
-    SKEIN_ASSIGN_OR_RETURN(scratch_, device_->allocate(floats.scratch * kFloatBytes));
-    SKEIN_ASSIGN_OR_RETURN(statistics_, device_->allocate(floats.statistics * kFloatBytes));
-    reserved_ = shape.seq_len;
+  void embed(Ops& ops, std::span<const int32_t> tokens, Numbers x) const {
+    const int64_t c = options_.model.channels;
+    const std::vector<float*>& tables = weights_.layer(0).weights;
+    ops.embedding_forward({tokens, static_cast<int64_t>(tokens.size()), c}, tables[0],
+                          tables.size() > 1 ? tables[1] + length_ * c : nullptr, x);
+  }
+
+  /// Returns where the activations are in the end; they begin at the beginning of `passing_`.
+  Numbers run_blocks(Ops& ops, const LayerShape& shape, Numbers x) const {
+    if (extent_.blocks.size() == 0) return x;
+    const auto block = make_block(shape);
+    Numbers y = x + shape.activations();
+    Layer::Memory memory;
+    memory.stash = y + shape.activations();
+    memory.statistics = statistics_.floats();
+    memory.scratch = scratch_.numbers(type_);
+    if (plans::has_rotary(options_.model)) {
+      memory.turns = turns_.floats() + length_ * plans::head_size(options_.model);
+    }
+    Numbers keys = caches_.numbers(type_);
+    for (int64_t layer = extent_.blocks.begin; layer < extent_.blocks.end; ++layer) {
+      memory.input = x;
+      memory.cache = {keys, keys + cache_numbers(options_) / 2, options_.positions, length_};
+      keys = keys + cache_numbers(options_);
+      block->forward(ops, weights_.layer(layer), memory, y);
+      std::swap(x, y);
+    }
+    return x;
+  }
+
+  /// Memory for the largest number of positions so far.
+  absl::Status reserve(int64_t added) {
+    if (added <= reserved_) return absl::OkStatus();
+    const WorkingNumbers numbers(options_, added, device_.info().logits);
+    const int64_t bytes = bytes_of(type_);
+    reserved_ = 0;
+    for (Buffer* memory : {&passing_, &scratch_, &statistics_}) *memory = Buffer();
+    SKEIN_ASSIGN_OR_RETURN(passing_, device_.allocate(numbers.passing * bytes));
+    SKEIN_ASSIGN_OR_RETURN(scratch_, device_.allocate(numbers.scratch * bytes));
+    SKEIN_ASSIGN_OR_RETURN(statistics_, device_.allocate(float_bytes(numbers.statistics)));
+    reserved_ = added;
     return absl::OkStatus();
   }
 
-  plans::ModelSpec model_;
-  int64_t positions_;
-  Device* device_ = nullptr;
-  Buffer weights_, turns_;
-  std::vector<LayerParameters> layers_;  // Without gradients.
-  std::vector<KeyValueCache> caches_;    // One for each block.
-  int64_t reserved_ = 0;                 // Tokens that the memory below is for.
+  Options options_;
+  Extent extent_;
+  Device& device_;
+  NumberType type_;
+  Head head_;  // For one row; used if the layers end with it.
+  DecoderWeights weights_;
+  Buffer turns_;
+  Buffer caches_;  // Keys, then values, [K, positions, D] each, for each block.
+  int64_t length_ = 0;
+  int64_t reserved_ = 0;  // Positions that the memory below is for.
   Buffer passing_, scratch_, statistics_;
 };
 
+absl::Status check(const Decoder::Options& options, const DeviceInfo& device) {
+  if (!device.computes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no text is drawn on ", device.name, ", which computes nothing"));
+  }
+  const plans::ModelSpec& model = options.model;
+  if (options.positions < 1 || options.positions > model.positions) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.positions, " positions, the model is made for ", model.positions));
+  }
+  const auto& [begin, end] = options.layers;
+  if (begin < 0 || begin >= end || end > plans::layer_count(model)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "layers [", begin, ", ", end, ") of a model with ", plans::layer_count(model)));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Decoder>> Decoder::create(const plans::ModelSpec& model,
-                                                         int64_t positions, const ReadWeight& read,
-                                                         Device& device) {
-  if (!device.info().is_host_memory || !device.info().computes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("text is drawn on the processor only, not on ", device.info().name));
-  }
-  if (positions < 1 || positions > model.positions || model.layers < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(positions, " positions, the model is made for ", model.positions));
-  }
-  auto decoder = std::make_unique<TransformerDecoder>(model, positions);
-  SKEIN_RETURN_IF_ERROR(decoder->load(read, device));
+absl::StatusOr<std::unique_ptr<Decoder>> Decoder::create(const Options& options,
+                                                         const ReadWeight& read, Device& device) {
+  SKEIN_RETURN_IF_ERROR(check(options, device.info()));
+  auto decoder = std::make_unique<TransformerDecoder>(options, device);
+  SKEIN_RETURN_IF_ERROR(decoder->load(read));
   return std::unique_ptr<Decoder>(std::move(decoder));
 }
 
-int64_t Decoder::memory_bytes(const plans::ModelSpec& model, int64_t positions, int64_t added) {
-  const LayerShape shape = {model, 1, added};
-  const WorkingFloats working(shape, *make_block(shape), Head({model, 1, 1}, LogitsLayout{}));
-  const int64_t turns = plans::has_rotary(model) ? positions * plans::head_size(model) : 0;
-  return (weight_floats(model) + turns + working.sum()) * kFloatBytes +
-         model.layers * KeyValueCache::bytes(attention_of(model), positions);
+int64_t Decoder::memory_bytes(const Options& options, int64_t added, const DeviceInfo& device) {
+  const WorkingNumbers working(options, added, device.logits);
+  const int64_t blocks = Extent(options).blocks.size();
+  const bool has_turns = blocks > 0 && plans::has_rotary(options.model);
+  const int64_t floats =
+      working.statistics + (has_turns ? options.positions * plans::head_size(options.model) : 0);
+  const int64_t numbers = working.passing + working.scratch + blocks * cache_numbers(options);
+  return DecoderWeights::bytes(options.model, options.layers, device.activations) +
+         float_bytes(floats) + numbers * bytes_of(device.activations);
 }
 
 int64_t context_begin(int64_t count, int64_t window) {

@@ -1,44 +1,50 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gpu/device.hpp"
+#include "gpu/model/decoder_weights.hpp"
 #include "plans/job/model_spec.hpp"
 
 namespace skein::gpu {
 
-/// A whole model that draws text: it keeps the keys and values of the positions that it has seen,
-/// and computes only those that are added. Weights and nothing of training. On host devices.
+/// Some layers of a model that draws text, on one device: it keeps the keys and values of the
+/// positions that it has seen, and computes only those that are added. Weights and nothing of
+/// training. Activations are in the device's memory as it prefers them (`DeviceInfo`).
 ///
 /// Not thread-safe. `extend` runs inside `Work::run` of the device, which outlives the decoder.
 class Decoder {
  public:
-  /// Copies a parameter as float32; `name` as in `plans::ParameterSpec`.
-  using ReadWeight = std::function<absl::Status(const std::string& name, std::span<float> out)>;
-
-  /// `positions`: the longest sequence, at most the model's.
-  /// InvalidArgument     the device's memory is not the host's, or there are too many positions.
+  struct Options {
+    plans::ModelSpec model;
+    plans::LayerRange layers;  // Not empty.
+    int64_t positions = 0;     // The longest sequence, at most the model's.
+  };
+  /// InvalidArgument     the device computes nothing, or layers or positions are out of range.
   /// ResourceExhausted   there is no memory. Else what `read` returns.
-  static absl::StatusOr<std::unique_ptr<Decoder>> create(const plans::ModelSpec& model,
-                                                         int64_t positions, const ReadWeight& read,
-                                                         Device& device);
-  /// What a decoder allocates on a host device, if at most `added` tokens are added at once.
-  static int64_t memory_bytes(const plans::ModelSpec& model, int64_t positions, int64_t added);
+  static absl::StatusOr<std::unique_ptr<Decoder>> create(const Options& options,
+                                                         const ReadWeight& read, Device& device);
+  /// What a decoder allocates on a device, if at most `added` tokens are added at once.
+  static int64_t memory_bytes(const Options& options, int64_t added, const DeviceInfo& device);
   virtual ~Decoder() = default;
 
   virtual int64_t length() const = 0;  // Positions of the sequence so far.
   virtual void clear() = 0;            // Begins another sequence.
-  /// Adds `tokens` [n], n >= 1, each in [0, V), to the sequence. Overwrites logits [V] by those
-  /// behind the last one. InvalidArgument if they do not fit; ResourceExhausted if there is no
-  /// memory for more tokens at once than before.
-  virtual absl::Status extend(Ops& ops, std::span<const int32_t> tokens,
-                              std::span<float> logits) = 0;
+
+  /// n >= 1 positions, in host memory that is read until the work ends. The other span is empty.
+  struct Input {
+    std::span<const int32_t> tokens;     // [n], each in [0, V): for layer 0.
+    std::span<const float> activations;  // [n, C], those of the layer before, otherwise.
+  };
+  /// Adds the positions to the sequence. Overwrites `output`: logits [V] behind the last position
+  /// if the layers end with the head, else activations [n, C]. Host memory, valid when the work
+  /// ends. InvalidArgument if they do not fit; ResourceExhausted if there is no memory for more
+  /// positions at once than before.
+  virtual absl::Status extend(Ops& ops, const Input& input, std::span<float> output) = 0;
 };
 
 /// The first token of the context, of `count` tokens, that a model with room for `window` sees: all

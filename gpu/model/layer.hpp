@@ -12,8 +12,6 @@
 
 namespace skein::gpu {
 
-class KeyValueCache;
-
 /// Sizes that every layer of a replica shares.
 struct LayerShape {
   plans::ModelSpec model;
@@ -55,8 +53,8 @@ class Layer {
     Numbers pending;
     Numbers scratch;
     const float* turns = nullptr;  // [T, D], `rotary_turns`; null with learned positions.
-    /// The positions of the one row before these; null: there are none. On the host only.
-    KeyValueCache* cache = nullptr;
+    /// With one there is one row, whose positions are appended.
+    Ops::KeyValueCache cache;
   };
   /// Overwrites `output` [N, C] and the stash.
   virtual void forward(Ops& ops, const LayerParameters& parameters, const Memory& memory,

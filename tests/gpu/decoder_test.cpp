@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpu/model/decoder_pipeline.hpp"
 #include "gpu/model/stage_model.hpp"
 #include "plans/base/rng.hpp"
 
@@ -72,10 +73,13 @@ class DecoderTest : public testing::Test {
     options.seq_len = kLength;
     options.seed = 5;
     trained_ = StageModel::create(options, *device_).value();
-    decoder_ = Decoder::create(model, kLength, reader(), *device_).value();
+    decoder_ = Decoder::create(whole(model), reader(), *device_).value();
     for (int32_t& token : tokens_) token = static_cast<int32_t>(rng_.below(kVocabulary));
   }
-  Decoder::ReadWeight reader() {
+  static Decoder::Options whole(const plans::ModelSpec& model) {
+    return {model, {0, plans::layer_count(model)}, kLength};
+  }
+  ReadWeight reader() {
     return [this](const std::string& name, std::span<float> out) {
       const auto& all = trained_->parameters();
       size_t index = 0;
@@ -102,7 +106,7 @@ class DecoderTest : public testing::Test {
     Work work;
     const auto begin = static_cast<size_t>(decoder_->length());
     const auto added = std::span<const int32_t>(tokens_).subspan(begin, static_cast<size_t>(count));
-    work.run = [&](Ops& ops) { return decoder_->extend(ops, added, logits); };
+    work.run = [&](Ops& ops) { return decoder_->extend(ops, {added, {}}, logits); };
     return device_->run(std::move(work));
   }
   void expect_trained_losses(const std::vector<float>& logits) {
@@ -145,7 +149,7 @@ TEST_F(DecoderTest, RefusesMoreTokensThanItHasPositionsAndKeepsItsSequence) {
   ASSERT_TRUE(extend(8, logits).ok());
   const std::vector<int32_t> two = {1, 2};
   Work work;
-  work.run = [&](Ops& ops) { return decoder_->extend(ops, two, logits); };
+  work.run = [&](Ops& ops) { return decoder_->extend(ops, {two, {}}, logits); };
   EXPECT_THAT(std::string(device_->run(std::move(work)).message()), HasSubstr("behind 8 of 9"));
   ASSERT_TRUE(extend(1, logits).ok());
   expect_trained_losses(logits);
@@ -153,20 +157,27 @@ TEST_F(DecoderTest, RefusesMoreTokensThanItHasPositionsAndKeepsItsSequence) {
 
 TEST_F(DecoderTest, AllocatesWhatItSaysItWill) {
   for (const char* family : {"gpt2", "llama", "grouped"}) {
-    const plans::ModelSpec model = model_of(family, false);
+    const plans::ModelSpec model = model_of(family, family[0] == 'l');
     make(model);
-    for (const int64_t added : {int64_t{1}, kLength}) {
-      CountingDevice device(-1);
-      decoder_ = Decoder::create(model, kLength, reader(), device).value();
-      std::vector<float> logits(kVocabulary);
-      Work work;
-      work.run = [&](Ops& ops) {
-        const auto first = std::span<const int32_t>(tokens_).first(static_cast<size_t>(added));
-        return decoder_->extend(ops, first, logits);
-      };
-      ASSERT_TRUE(device.run(std::move(work)).ok());
-      EXPECT_EQ(device.bytes(), Decoder::memory_bytes(model, kLength, added)) << family;
-      decoder_.reset();
+    for (const plans::LayerRange layers : {plans::LayerRange{0, 5}, {0, 1}, {1, 3}, {2, 5}}) {
+      for (const int64_t added : {int64_t{1}, kLength}) {
+        const Decoder::Options options = {model, layers, kLength};
+        CountingDevice device(-1);
+        decoder_ = Decoder::create(options, reader(), device).value();
+        const std::vector<float> activations(static_cast<size_t>(added * model.channels));
+        std::vector<float> output(layers.end == 5 ? size_t{kVocabulary} : activations.size());
+        Decoder::Input input;
+        if (layers.begin == 0) {
+          input.tokens = std::span<const int32_t>(tokens_).first(static_cast<size_t>(added));
+        } else {
+          input.activations = activations;
+        }
+        Work work;
+        work.run = [&](Ops& ops) { return decoder_->extend(ops, input, output); };
+        ASSERT_TRUE(device.run(std::move(work)).ok());
+        EXPECT_EQ(device.bytes(), Decoder::memory_bytes(options, added, device.info())) << family;
+        decoder_.reset();
+      }
     }
   }
 }
@@ -176,12 +187,12 @@ TEST_F(DecoderTest, SaysSoWhicheverMemoryIsMissing) {
   int64_t failures = 0;
   for (bool is_done = false; !is_done; ++failures) {
     CountingDevice device(failures);
-    auto made = Decoder::create(model_of("llama", false), kLength, reader(), device);
+    auto made = Decoder::create(whole(model_of("llama", false)), reader(), device);
     absl::Status status = made.status();
     if (made.ok()) {
       std::vector<float> logits(kVocabulary);
       Work work;
-      work.run = [&](Ops& ops) { return (*made)->extend(ops, tokens_, logits); };
+      work.run = [&](Ops& ops) { return (*made)->extend(ops, {tokens_, {}}, logits); };
       status = device.run(std::move(work));
     }
     is_done = status.ok();
@@ -190,13 +201,89 @@ TEST_F(DecoderTest, SaysSoWhicheverMemoryIsMissing) {
   EXPECT_GT(failures, 6);
 }
 
-TEST_F(DecoderTest, RefusesDevicesThatComputeNothing) {
+TEST_F(DecoderTest, RefusesWhatItCannotCompute) {
   make(model_of("gpt2", true));
   const auto sleeper = make_sleep_device({});
-  const auto refused = Decoder::create(model_of("gpt2", true), kLength, reader(), *sleeper);
-  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("on the processor only"));
-  const auto long_one = Decoder::create(model_of("gpt2", true), kLength + 1, reader(), *device_);
-  EXPECT_THAT(std::string(long_one.status().message()), HasSubstr("10 positions"));
+  const auto refused = [&](Decoder::Options options, Device& device) {
+    return std::string(Decoder::create(options, reader(), device).status().message());
+  };
+  Decoder::Options options = whole(model_of("gpt2", true));
+  EXPECT_THAT(refused(options, *sleeper), HasSubstr("computes nothing"));
+  for (const plans::LayerRange layers : {plans::LayerRange{0, 6}, {2, 2}, {-1, 3}}) {
+    EXPECT_THAT(refused({options.model, layers, kLength}, *device_),
+                HasSubstr("of a model with 5"));
+  }
+  options.positions = kLength + 1;
+  EXPECT_THAT(refused(options, *device_), HasSubstr("10 positions"));
+}
+
+class DecoderPipelineTest : public DecoderTest {
+ protected:
+  /// Logits behind each of the cuts of the sequence, by a model that is cut before these layers.
+  std::vector<std::vector<float>> logits_of(const plans::ModelSpec& model,
+                                            const std::vector<int64_t>& begins) {
+    std::vector<DecoderPipeline::Part> parts;
+    for (size_t i = 0; i < begins.size(); ++i) {
+      const int64_t end = i + 1 < begins.size() ? begins[i + 1] : plans::layer_count(model);
+      parts.push_back({i % 2 == 0 ? device_.get() : other_.get(), {begins[i], end}});
+    }
+    pipeline_ = DecoderPipeline::create(model, kLength, parts, reader()).value();
+    std::vector<std::vector<float>> all;
+    for (const size_t count : {3, 1, 4, 1}) {
+      const auto begin = static_cast<size_t>(pipeline_->length());
+      std::vector<float>& logits = all.emplace_back(kVocabulary);
+      const absl::Status status =
+          pipeline_->extend(std::span<const int32_t>(tokens_).subspan(begin, count), logits);
+      EXPECT_TRUE(status.ok()) << status;
+    }
+    return all;
+  }
+
+  std::unique_ptr<Device> other_ = make_host_device(1);
+  std::unique_ptr<DecoderPipeline> pipeline_;
+};
+
+TEST_F(DecoderPipelineTest, GivesTheSameBitsWhereverTheModelIsCut) {
+  for (const char* family : {"gpt2", "llama", "grouped"}) {
+    for (const bool tied : {true, false}) {
+      const plans::ModelSpec model = model_of(family, tied);
+      make(model);
+      const auto whole = logits_of(model, {0});
+      for (const auto& begins :
+           std::vector<std::vector<int64_t>>{{0, 2}, {0, 1, 4}, {0, 1, 2, 3, 4}}) {
+        EXPECT_EQ(logits_of(model, begins), whole) << family << begins.size();
+      }
+      decoder_->clear();
+      std::vector<float> logits(kVocabulary);
+      ASSERT_TRUE(extend(3, logits).ok());
+      EXPECT_EQ(logits, whole.front());
+    }
+  }
+}
+
+TEST_F(DecoderPipelineTest, BeginsAnewAfterAnError) {
+  const plans::ModelSpec model = model_of("llama", true);
+  make(model);
+  const auto all = logits_of(model, {0, 2});
+  std::vector<float> logits(kVocabulary);
+  const absl::Status status = pipeline_->extend(tokens_, logits);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cpu x2: 9 tokens behind 9 of 9"));
+  EXPECT_EQ(pipeline_->length(), 0);
+  ASSERT_TRUE(pipeline_->extend(std::span<const int32_t>(tokens_).first(3), logits).ok());
+  EXPECT_EQ(logits, all.front());
+}
+
+TEST_F(DecoderPipelineTest, RefusesPartsThatAreNotTheModel) {
+  const plans::ModelSpec model = model_of("gpt2", true);
+  make(model);
+  const auto refused = [&](std::vector<plans::LayerRange> ranges) {
+    std::vector<DecoderPipeline::Part> parts;
+    for (const auto& layers : ranges) parts.push_back({device_.get(), layers});
+    return std::string(DecoderPipeline::create(model, kLength, parts, reader()).status().message());
+  };
+  EXPECT_THAT(refused({}), HasSubstr("layer 0"));
+  EXPECT_THAT(refused({{0, 2}, {3, 5}}), HasSubstr("layer 2"));
+  EXPECT_THAT(refused({{0, 4}}), HasSubstr("layer 4"));
 }
 
 TEST(ContextBegin, MovesOnByHalfAWindowWhenItIsFull) {

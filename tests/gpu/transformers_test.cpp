@@ -107,7 +107,7 @@ class Computed {
   /// with what is kept of the others.
   std::vector<float> logits(int64_t position) {
     auto decoder = Decoder::create(
-        case_.model, kSeqLen,
+        {case_.model, {0, plans::layer_count(case_.model)}, kSeqLen},
         [&](const std::string& name, std::span<float> out) { return read(name, out); }, *device_);
     EXPECT_TRUE(decoder.ok()) << decoder.status();
     std::vector<float> values(static_cast<size_t>(case_.model.vocab_size));
@@ -115,8 +115,10 @@ class Computed {
     const auto last = static_cast<size_t>(position);
     for (const auto& part : {row.first(last), row.subspan(last, 1)}) {
       if (part.empty()) continue;
-      const absl::Status status = device_->run(
-          {WorkKind::kOther, [&](Ops& ops) { return (*decoder)->extend(ops, part, values); }});
+      const absl::Status status =
+          device_->run({WorkKind::kOther, [&](Ops& ops) {
+                          return (*decoder)->extend(ops, {part, {}}, values);
+                        }});
       EXPECT_TRUE(status.ok()) << status;
     }
     return values;

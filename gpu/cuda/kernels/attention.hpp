@@ -41,6 +41,21 @@ void attention_backward(const AttentionBackward& call, cudaStream_t stream);
 void attention_forward_exact(const AttentionForward& call, cudaStream_t stream);
 void attention_backward_exact(const AttentionBackward& call, cudaStream_t stream);
 
+/// Attention of T positions of one sequence with a cache that has the `length` before them, as
+/// `Ops::KeyValueCache`. b bytes for each number of the cache that is looked at, for each head of
+/// queries and each of the T positions; 4 D FLOPs for each pair of a query and a key.
+struct CachedAttention {
+  AttentionShape shape;  // A batch of 1.
+  ConstNumbers qkv;
+  Numbers keys, values;  // [K, capacity, D]
+  int64_t capacity = 0, length = 0;
+  Numbers out;  // [T, H D]
+};
+/// Overwrites positions [length, length + T) of the cache. Bytes: 4 b T K D.
+void append_to_cache(const CachedAttention& call, cudaStream_t stream);
+/// Overwrites out. Of either type, computed in float32 without tensor cores.
+void attend_to_cache(const CachedAttention& call, cudaStream_t stream);
+
 /// Overwrites delta, for both backwards.
 void attention_delta(const AttentionBackward& call, cudaStream_t stream);
 
