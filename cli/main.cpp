@@ -307,35 +307,7 @@ int run(int argc, char** argv) {
       ->capture_default_str();
 
   GenerateOptions generating;
-  CLI::App* generate_verb = app.add_subcommand("generate", "draw text from a checkpoint");
-  generate_verb
-      ->add_option("checkpoint", generating.checkpoint,
-                   "checkpoint, run folder or folder in Hugging Face's form")
-      ->required();
-  generate_verb->add_option("--prompt", generating.prompt, "text to go on from");
-  generate_verb->add_option("--tokens", generating.tokens, "number of tokens to draw")
-      ->capture_default_str()
-      ->check(CLI::Range(int64_t{1}, kTokensMax));
-  generate_verb
-      ->add_option("--temperature", generating.sampling.temperature,
-                   "divides the logits; 0: always the likeliest token")
-      ->capture_default_str();
-  generate_verb
-      ->add_option("--top-k", generating.sampling.top_k,
-                   "draw among the K likeliest tokens; 0: among all")
-      ->capture_default_str();
-  generate_verb
-      ->add_option(
-          "--top-p", generating.sampling.top_p,
-          "draw among the likeliest tokens that together have probability P, after --top-k")
-      ->capture_default_str();
-  generate_verb->add_flag("!--ignore-eos", generating.stops, "go on behind the model's end token");
-  generate_verb->add_flag("--ids", generating.is_numbers,
-                          "the prompt and what is written are token numbers");
-  generate_verb->add_option("--seed", generating.seed, "seed of the draws")->capture_default_str();
-  generate_verb->add_option("--threads", generating.threads, "host threads")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1024));
+  CLI::App* generate_verb = add_generate_verb(app, generating);
 
   EvalOptions evaluating;
   CLI::App* eval_verb = add_eval_verb(app, evaluating);

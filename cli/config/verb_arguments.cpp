@@ -4,6 +4,7 @@
 
 #include "cli/verbs/compare_verb.hpp"
 #include "cli/verbs/eval_verb.hpp"
+#include "cli/verbs/generate.hpp"
 #include "cli/verbs/profile_verb.hpp"
 #include "cli/verbs/worker_verb.hpp"
 
@@ -44,6 +45,21 @@ Examples:
 
 It computes on the processor, in the memory that training would take: four times that of the
 weights as float32, and more for --batch windows of --seq-len tokens.)";
+
+constexpr const char* kGenerateFooter =
+    R"(With several --devices each has some of the layers, as evenly as memory allows, and the
+positions pass through all of them: a model that fits no one of them is drawn from. They are
+
+  cpu       host threads
+  cuda:0    a GPU, counted as CUDA_VISIBLE_DEVICES leaves them
+  cuda      all GPUs, from the first on
+  auto      all GPUs, or the processor if there is none
+
+Examples:
+  skein generate outputs/latest --prompt "Once" --top-p 0.9
+  skein generate ~/llama --prompt "Once" --devices cuda:0,cuda:1,cpu
+
+docs/text.md says more.)";
 
 constexpr const char* kProfileFooter =
     R"(Times the forward, the backward of the inputs and the backward of the weights of every
@@ -90,6 +106,42 @@ CLI::App* add_eval_verb(CLI::App& app, EvalOptions& options) {
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
   verb->add_flag("--json", options.as_json, "print JSON");
+  return verb;
+}
+
+CLI::App* add_generate_verb(CLI::App& app, GenerateOptions& options) {
+  CLI::App* verb = app.add_subcommand("generate", "draw text from a checkpoint");
+  verb->footer(kGenerateFooter);
+  verb->add_option("checkpoint", options.checkpoint,
+                   "checkpoint, run folder or folder in Hugging Face's form")
+      ->required();
+  verb->add_option("--prompt", options.prompt, "text to go on from");
+  verb->add_option("--tokens", options.tokens, "number of tokens to draw")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, kTokensMax));
+  verb->add_option("--temperature", options.sampling.temperature,
+                   "divides the logits; 0: always the likeliest token")
+      ->capture_default_str();
+  verb->add_option("--top-k", options.sampling.top_k,
+                   "draw among the K likeliest tokens; 0: among all")
+      ->capture_default_str();
+  verb->add_option(
+          "--top-p", options.sampling.top_p,
+          "draw among the likeliest tokens that together have probability P, after --top-k")
+      ->capture_default_str();
+  verb->add_flag("!--ignore-eos", options.stops, "go on behind the model's end token");
+  verb->add_flag("--ids", options.is_numbers, "the prompt and what is written are token numbers");
+  verb->add_option("--seed", options.seed, "seed of the draws")->capture_default_str();
+  verb->add_option("--devices", options.devices.names,
+                   "what computes, separated by commas: cpu, cuda:N, cuda; or auto")
+      ->capture_default_str();
+  verb->add_option("--threads", options.devices.threads, "host threads of each cpu")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  verb->add_option("--precision", options.devices.precision,
+                   "numbers on GPUs: bfloat16, tf32 or float32")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"bfloat16", "tf32", "float32"}));
   return verb;
 }
 

@@ -8,6 +8,7 @@ namespace skein::cli {
 
 struct CompareOptions;
 struct EvalOptions;
+struct GenerateOptions;
 struct ProfileOptions;
 struct WorkerArguments;
 
@@ -15,6 +16,7 @@ struct WorkerArguments;
 // that.
 CLI::App* add_compare_verb(CLI::App& app, CompareOptions& options);
 CLI::App* add_eval_verb(CLI::App& app, EvalOptions& options);
+CLI::App* add_generate_verb(CLI::App& app, GenerateOptions& options);
 CLI::App* add_profile_verb(CLI::App& app, ProfileOptions& options);
 CLI::App* add_worker_verb(CLI::App& app, WorkerArguments& arguments);
 

@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/verbs/model_memory.hpp"
+#include "actors/printing/stderr_lines.hpp"
+#include "cli/verbs/model_parts.hpp"
 #include "cli/verbs/model_source.hpp"
 #include "cli/verbs/model_text.hpp"
 #include "gpu/checkpoint/generation_config.hpp"
 #include "gpu/device.hpp"
 #include "gpu/model/decoder.hpp"
+#include "gpu/model/decoder_pipeline.hpp"
 #include "plans/base/rng.hpp"
 #include "plans/base/status_macros.hpp"
 
@@ -24,61 +26,53 @@ absl::Status check(const GenerateOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("--tokens ", options.tokens, ": must be in [1, ", kTokensMax, "]"));
   }
-  if (options.threads < 1) return absl::InvalidArgumentError("--threads must be at least 1");
+  if (options.devices.threads < 1)
+    return absl::InvalidArgumentError("--threads must be at least 1");
   if (options.prompt.empty()) return absl::InvalidArgumentError("--prompt must not be empty");
   return check(options.sampling);
 }
 
-gpu::Decoder::Options whole_model(const plans::ModelSpec& model, int64_t window) {
-  return {model, {0, plans::layer_count(model)}, window};
-}
-
-/// Before anything is allocated.
-absl::Status check_memory(const plans::ModelSpec& model, int64_t prompt_tokens, int64_t window,
-                          int64_t tokens) {
+/// The most positions that are computed at once.
+int64_t added_max(int64_t prompt_tokens, int64_t window, int64_t tokens) {
   // When the context moves on, half of it is computed anew.
   const bool moves = prompt_tokens + tokens > window;
   const int64_t added =
       std::max(std::min(prompt_tokens, window), moves ? window - window / 2 + 1 : 0);
-  return check_available_memory(
-      {absl::StrCat("drawing text with a context of ", window, " tokens"),
-       gpu::Decoder::memory_bytes(whole_model(model, window), std::min(added, window),
-                                  gpu::DeviceInfo{}),
-       plans::parameter_count(model) * static_cast<int64_t>(sizeof(float)),
-       "a smaller --tokens or a shorter --prompt"});
+  return std::min(added, window);
 }
 
-/// The model on the processor, and the sequence that it has seen.
+/// The model on its devices, and the sequence that it has seen.
 class Sampler {
  public:
-  static absl::StatusOr<std::unique_ptr<Sampler>> create(const ModelSource& source, int64_t window,
-                                                         const GenerateOptions& options) {
+  static absl::StatusOr<std::unique_ptr<Sampler>> create(const ModelSource& source,
+                                                         const DecodingNeed& need,
+                                                         const DeviceNames& names) {
     auto sampler = std::make_unique<Sampler>();
-    sampler->device_ = gpu::make_host_device(static_cast<int32_t>(options.threads));
-    sampler->window_ = window;
+    SKEIN_ASSIGN_OR_RETURN(sampler->devices_, open_devices(names));
+    sampler->window_ = need.positions;
+    SKEIN_ASSIGN_OR_RETURN(const auto parts, cut_model(need, sampler->devices_));
+    if (sampler->devices_.size() > 1 || !parts.front().device->info().is_host_memory) {
+      actors::print_error_line(absl::StrCat("skein: ", parts_text(parts)));
+    }
     const auto read = [&source](const std::string& name, std::span<float> out) {
       return source.read(name, out);
     };
-    SKEIN_ASSIGN_OR_RETURN(
-        sampler->decoder_,
-        gpu::Decoder::create(whole_model(source.model(), window), read, *sampler->device_));
+    SKEIN_ASSIGN_OR_RETURN(sampler->model_,
+                           gpu::DecoderPipeline::create(need.model, need.positions, parts, read));
     return sampler;
   }
 
   /// Logits behind the last of `tokens`, which begin with those of the call before.
   absl::Status run(std::span<const int32_t> tokens, std::span<float> logits) {
     const int64_t begin = gpu::context_begin(static_cast<int64_t>(tokens.size()), window_);
-    if (begin != begin_) decoder_->clear();
+    if (begin != begin_) model_->clear();
     begin_ = begin;
-    const auto added = tokens.subspan(static_cast<size_t>(begin + decoder_->length()));
-    gpu::Work work;
-    work.run = [&](gpu::Ops& ops) { return decoder_->extend(ops, {added, {}}, logits); };
-    return device_->run(std::move(work));
+    return model_->extend(tokens.subspan(static_cast<size_t>(begin + model_->length())), logits);
   }
 
  private:
-  std::unique_ptr<gpu::Device> device_;  // First made, last destroyed.
-  std::unique_ptr<gpu::Decoder> decoder_;
+  std::vector<std::unique_ptr<gpu::Device>> devices_;  // First made, last destroyed.
+  std::unique_ptr<gpu::DecoderPipeline> model_;
   int64_t window_ = 0;
   int64_t begin_ = 0;  // Where the context begins in all tokens.
 };
@@ -100,11 +94,11 @@ absl::Status generate(const GenerateOptions& options, std::ostream& out) {
                          ModelSource::open(options.checkpoint, read_beside));
   const int64_t vocab_size = source.model().vocab_size;
   SKEIN_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, text.encode(options.prompt));
-  const int64_t window =
-      std::min(source.positions(), static_cast<int64_t>(tokens.size()) + options.tokens);
-  SKEIN_RETURN_IF_ERROR(
-      check_memory(source.model(), static_cast<int64_t>(tokens.size()), window, options.tokens));
-  SKEIN_ASSIGN_OR_RETURN(auto sampler, Sampler::create(source, window, options));
+  const auto prompt_tokens = static_cast<int64_t>(tokens.size());
+  const int64_t window = std::min(source.positions(), prompt_tokens + options.tokens);
+  const DecodingNeed need = {source.model(), window,
+                             added_max(prompt_tokens, window, options.tokens)};
+  SKEIN_ASSIGN_OR_RETURN(auto sampler, Sampler::create(source, need, options.devices));
   if (!text.is_numbers()) out << options.prompt << std::flush;
   plans::Rng rng(options.seed);
   std::vector<float> logits(static_cast<size_t>(vocab_size));

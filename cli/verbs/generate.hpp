@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "cli/verbs/draw_token.hpp"
+#include "cli/verbs/named_devices.hpp"
 
 namespace skein::cli {
 
@@ -18,15 +19,16 @@ struct GenerateOptions {
   int64_t tokens = 300;  // To draw, in [1, kTokensMax].
   Sampling sampling;
   uint64_t seed = 1;
-  int64_t threads = 1;
+  DeviceNames devices;
   bool stops = true;        // At the model's end token, which is not written.
   bool is_numbers = false;  // The prompt and what is written are token numbers in any case.
 };
 
 /// Draws text from a trained model and writes it as it is drawn: UTF-8 where `ModelText` has text,
 /// else token numbers separated by spaces, for which the prompt must be numbers too.
-/// Errors of `ModelSource` and `ModelText`; InvalidArgument for options out of range;
-/// ResourceExhausted if the machine has too little memory.
+/// The model's layers are cut over the devices; which device has which is said on standard error,
+/// unless there is but one and it is the processor. Errors of `ModelSource`, `ModelText`,
+/// `open_devices` and `cut_model`; InvalidArgument for options out of range.
 absl::Status generate(const GenerateOptions& options, std::ostream& out);
 
 }  // namespace skein::cli

@@ -14,7 +14,11 @@ struct MemoryNeed {
   std::string reduced_by;     // "a smaller --batch": this makes the rest smaller.
 };
 
-/// ResourceExhausted, in one line, if `available_bytes` of host memory are too few; 0: it is not
+/// ResourceExhausted, in one line: there are `available_bytes`, too few. `where`: how many are
+/// missing where, if there are several places; else empty.
+absl::Status lacks_memory(const MemoryNeed& need, int64_t available_bytes,
+                          const std::string& where);
+/// That, if `available_bytes` of host memory are too few; 0: it is not
 /// known how many there are.
 absl::Status check_memory(const MemoryNeed& need, int64_t available_bytes);
 /// The same with what this machine has available now.

@@ -14,7 +14,7 @@ absl::StatusOr<int32_t> choose_gpu(const CudaOptions& options, int32_t visible_c
   if (options.ordinal >= 0 && options.ordinal < visible_count) return options.ordinal;
   return absl::UnavailableError(
       absl::StrCat("there is no GPU ", options.ordinal, ": the driver shows ", visible_count,
-                   ", counted from 0 (CUDA_VISIBLE_DEVICES hides others); change device.ordinal"));
+                   ", counted from 0 (CUDA_VISIBLE_DEVICES hides others); name one of these"));
 }
 
 }  // namespace skein::gpu

@@ -201,15 +201,18 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::create(const Options& options,
   return std::unique_ptr<Decoder>(std::move(decoder));
 }
 
-int64_t Decoder::memory_bytes(const Options& options, int64_t added, const DeviceInfo& device) {
+Decoder::Memory Decoder::memory(const Options& options, int64_t added, const DeviceInfo& device) {
   const WorkingNumbers working(options, added, device.logits);
   const int64_t blocks = Extent(options).blocks.size();
   const bool has_turns = blocks > 0 && plans::has_rotary(options.model);
-  const int64_t floats =
-      working.statistics + (has_turns ? options.positions * plans::head_size(options.model) : 0);
-  const int64_t numbers = working.passing + working.scratch + blocks * cache_numbers(options);
-  return DecoderWeights::bytes(options.model, options.layers, device.activations) +
-         float_bytes(floats) + numbers * bytes_of(device.activations);
+  const int64_t turns = has_turns ? options.positions * plans::head_size(options.model) : 0;
+  const int64_t bytes = bytes_of(device.activations);
+  Memory memory;
+  memory.weights_bytes = DecoderWeights::bytes(options.model, options.layers, device.activations);
+  memory.cache_bytes = blocks * cache_numbers(options) * bytes;
+  memory.working_bytes =
+      (working.passing + working.scratch) * bytes + float_bytes(working.statistics + turns);
+  return memory;
 }
 
 int64_t context_begin(int64_t count, int64_t window) {

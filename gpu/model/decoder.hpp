@@ -28,8 +28,15 @@ class Decoder {
   /// ResourceExhausted   there is no memory. Else what `read` returns.
   static absl::StatusOr<std::unique_ptr<Decoder>> create(const Options& options,
                                                          const ReadWeight& read, Device& device);
+  struct Memory {
+    int64_t weights_bytes = 0;
+    int64_t cache_bytes = 0;    // Keys and values.
+    int64_t working_bytes = 0;  // At most as many with fewer layers.
+    int64_t kept_bytes() const { return weights_bytes + cache_bytes; }
+    int64_t total_bytes() const { return kept_bytes() + working_bytes; }
+  };
   /// What a decoder allocates on a device, if at most `added` tokens are added at once.
-  static int64_t memory_bytes(const Options& options, int64_t added, const DeviceInfo& device);
+  static Memory memory(const Options& options, int64_t added, const DeviceInfo& device);
   virtual ~Decoder() = default;
 
   virtual int64_t length() const = 0;  // Positions of the sequence so far.

@@ -47,6 +47,53 @@ def generation(program, run):
             "generate", run, "--tokens", str(2**63 - 1))
 
 
+def on_devices(program, run):
+    """The same text wherever the layers are; GPUs are emulated, if there is a plugin."""
+    words = ["generate", run, "--ids", "--prompt", "84 104 101", "--tokens", "90",
+             "--temperature", "0"]
+    one = program.run(*words)
+    program.expect("the model says something else behind every context",
+                   len(set(one.stdout.split())) > 10, one.stdout)
+    for count in (2, 3, 4):
+        several = program.run(*words, "--devices", ",".join(["cpu"] * count))
+        program.expect(f"{count} devices draw the text of one and say which layers they have",
+                       several.stdout == one.stdout and
+                       several.stderr.startswith("skein: layers 0") and
+                       several.stderr.count("on cpu x1") == count, several.stderr.strip())
+    refused(program, "a device that is none is named", USAGE, ["--devices", "gpu"], *words,
+            "--devices", "cpu,gpu")
+    absent = dict(os.environ, SKEIN_CUDA_PLUGIN="/nowhere/libskein_cuda.so")
+    auto = program.run(*words, "--devices", "auto", env=absent)
+    program.expect("auto without a GPU takes the processor and says why", auto.stdout == one.stdout
+                   and "no plugin at /nowhere" in auto.stderr, auto.stderr.strip())
+    if len(sys.argv) <= 3:
+        return
+    emulated = dict(os.environ, SKEIN_CUDA_PLUGIN=os.path.abspath(sys.argv[3]),
+                    EMULATED_CUDA_GPUS="2")
+    for names, said in (("cuda:1", ["on cuda:1"]), ("auto", ["on cuda:0", "on cuda:1"]),
+                        ("cuda:0,cpu", ["on cuda:0", "on cpu x1"])):
+        drawn = program.run(*words, "--devices", names, "--precision", "float32", env=emulated)
+        program.expect(f"{names} draws the same text, with float32 numbers",
+                       drawn.stdout == one.stdout and all(word in drawn.stderr for word in said),
+                       drawn.stderr.strip())
+    rounded = program.run(*words, "--devices", "cuda", env=emulated)
+    program.expect("bfloat16 numbers draw some text", rounded.returncode == 0 and
+                   len(rounded.stdout.split()) == 90, rounded.stderr.strip())
+    for names, said in (("cuda:2", "there is no GPU 2"), ("cuda,cuda:0", "GPU 0 is given twice")):
+        result = program.run(*words, "--devices", names, env=emulated)
+        program.expect(f"{names} is refused in one line", result.returncode in (TROUBLE, USAGE) and
+                       said in result.stderr and result.stderr.count("\n") == 1,
+                       result.stderr.strip())
+    # What the products work in takes nearly all of it.
+    full = dict(emulated, EMULATED_CUDA_GPUS="1", EMULATED_CUDA_MEMORY_BYTES="33600000")
+    result = program.run(*words, "--devices", "cuda", env=full)
+    program.expect_refusal("what does not fit is refused before it is taken", TROUBLE,
+                           ["takes", "available", "more memory"], result)
+    result = program.run(*words, "--devices", "cuda,cpu", env=full)
+    program.expect("a GPU that is full is left out", result.stdout == one.stdout and
+                   "layers 0-5 on cpu x1" in result.stderr, result.stderr.strip())
+
+
 def evaluation(program, run, folder, loss):
     result = json.loads(program.run("eval", run, "--json").stdout or "{}")
     program.expect("eval finds the loss of the run's validation",
@@ -108,6 +155,7 @@ def mixed(program):
     program.expect("a path stands for the mixture", "on a.txt: 24 windows" in one.stdout,
                    one.stdout + one.stderr)
     drawn_as_read(program, run)
+    on_devices(program, run)
     again = program.run("train", "--resume", run, "--training.steps", "2", where="/")
     events = os.path.join(run, "events.jsonl")
     with open(events, encoding="utf-8") as file:

@@ -208,7 +208,7 @@ TEST_P(CudaDecoder, TakesTheMemoryThatItSays) {
                           }})
                     .ok());
     const int64_t taken = cuda.memory().in_use - before;
-    const int64_t said = Decoder::memory_bytes({model, range, kPositions}, 3, cuda.info());
+    const int64_t said = Decoder::memory({model, range, kPositions}, 3, cuda.info()).total_bytes();
     EXPECT_GE(taken, said) << family;
     EXPECT_LE(taken, said + said / kWasteParts + kBuffers * kGrain) << family;
     const int64_t floats = plans::parameter_count(model) * 4;

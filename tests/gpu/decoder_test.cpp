@@ -175,7 +175,8 @@ TEST_F(DecoderTest, AllocatesWhatItSaysItWill) {
         Work work;
         work.run = [&](Ops& ops) { return decoder_->extend(ops, input, output); };
         ASSERT_TRUE(device.run(std::move(work)).ok());
-        EXPECT_EQ(device.bytes(), Decoder::memory_bytes(options, added, device.info())) << family;
+        EXPECT_EQ(device.bytes(), Decoder::memory(options, added, device.info()).total_bytes())
+            << family;
         decoder_.reset();
       }
     }
