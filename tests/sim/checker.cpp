@@ -355,7 +355,9 @@ void Checker::on_given_up(ProcessId process) {
 
 /// A run that stops in order loses nothing that is committed.
 void Checker::on_result(const actors::RunResult& result) {
+  keeps_nothing_ = !job_.checkpoint.enable;
   if (!result.stopped_early || !job_.checkpoint.enable) return;
+  if (some_cannot_save_ && result.keeps_state) return;  // They write what they hold.
   const auto reader = gpu::CheckpointReader::open(disk_.run_folder());
   const uint64_t durable = reader.ok() ? (*reader)->trainer_state().steps_done : 0;
   const auto [step, who] = newest_living_state(durable, {});
@@ -756,7 +758,7 @@ std::pair<uint64_t, std::string> Checker::newest_living_state(
 
 /// With a start all that it held has moved.
 void Checker::check_let_go(ProcessId worker) {
-  if (started_us_ && *started_us_ >= appended_us_) return;
+  if (keeps_nothing_ || (started_us_ && *started_us_ >= appended_us_)) return;
   // The coordinator had read it, and takes it for whole.
   if (torn_us_ && *torn_us_ >= coordinator_began_us_) return;
   const auto reader = gpu::CheckpointReader::open(disk_.run_folder());

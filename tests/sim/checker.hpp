@@ -98,6 +98,8 @@ class Checker {
   void on_given_up(ProcessId process);
   /// The worker ends, and leaves nothing: it does not take the newest state along.
   void check_let_go(ProcessId worker);
+  /// A worker takes part in no other plan, be it one that only saves.
+  void on_incapable() { some_cannot_save_ = true; }
   /// Workers have been told how the run ended, and have not heard it yet.
   void on_result(const actors::RunResult& result);
   /// What it holds is there to be found, all of it or not.
@@ -237,6 +239,8 @@ class Checker {
   };
   std::map<uint64_t, Live> live_;                 // By steps done.
   std::multimap<std::string, ProcessId> shards_;  // That are being written.
+  bool some_cannot_save_ = false;
+  bool keeps_nothing_ = false;  // The run has ended, and has no checkpoints.
   bool had_checkpoint_ = false;
   std::map<ProcessId, std::string> runs_;        // That a process has joined.
   std::map<uint64_t, uint64_t> config_digests_;  // By generation.

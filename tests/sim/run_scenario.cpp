@@ -378,9 +378,11 @@ class Simulation {
       case FaultKind::kStop:
         return stop(fault, target);
       case FaultKind::kMisread:
+        checker_.on_incapable();
         around_.misreads.insert(target->process());
         return true;
       case FaultKind::kNoMemory:
+        checker_.on_incapable();
         around_.lacks_memory.insert(target->process());
         return true;
     }
