@@ -446,6 +446,9 @@ void add_running(std::vector<JobKey>& keys) {
                      "all take from one bucket"));
   keys.push_back(key("tokens", "ahead", SKEIN_FIELD(tokens.ahead),
                      "tokens that a worker is granted before it has computed them"));
+  keys.push_back(key("tokens", "trial_steps", SKEIN_FIELD(tokens.trial_steps),
+                     "pipeline_parallel_degree = \"auto\": steps for which each of the three plans "
+                     "that promise most is tried; then the fastest stays; 0: none is tried"));
   keys.push_back(key("comm", "init_timeout_seconds", SKEIN_FIELD(comm.init_timeout_seconds),
                      "longest wait for workers, and for them to be prepared"));
   keys.push_back(key("comm", "train_timeout_seconds", SKEIN_FIELD(comm.train_timeout_seconds),

@@ -460,6 +460,7 @@ CoordinatorDecisions Coordination::watch_timings(uint64_t now_us) {
   }
   append(decisions, review_.look(commit, seen, now_us));
   if (review_.wants_better()) consider_change(now_us);
+  append(decisions, follow(review_.try_another(commit)));
   return decisions;
 }
 
@@ -643,6 +644,7 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t plann
   requests_.forget_all();
   const std::optional<RunEvent> routed = keep_apart(chosen, now_us);
   chosen.plan.generation = generation_;
+  review_.on_chosen(chosen);
   const RestoreDecision restored = change_.restore_of(chosen.plan, durable());
   const uint64_t first_step = restored.first_step;
   if (log_.completes_beyond(first_step)) {

@@ -26,7 +26,8 @@ PlanReview::PlanReview(const PlanCandidates& candidates, const std::optional<Pla
       mode_(first_mode(modes, candidates.job()).name),
       mode_choice_(candidates.job(), candidates.is_planned()),
       planned_mode_(candidates.job(), candidates.is_planned()),
-      timings_(candidates.job(), candidates.is_planned()) {
+      timings_(candidates.job(), candidates.is_planned()),
+      trials_(candidates.job().tokens.trial_steps) {
   if (last && (mode_choice_.may_change() || planned_mode_.may_change())) mode_ = last->mode;
 }
 
@@ -39,6 +40,7 @@ CoordinatorDecisions PlanReview::begin_generation() {
   mode_choice_.begin_generation(plan);
   planned_mode_.begin_generation(plan);
   timings_.begin_generation(plan);
+  trials_.begin_generation(plan);
   return timings_.follows_speeds() ? ask_expectation() : CoordinatorDecisions{};
 }
 
@@ -66,6 +68,15 @@ CoordinatorDecisions PlanReview::look(const Commit& commit, const TimingWatch::O
     append(decisions, requests_.ask({*std::move(question)}));
   }
   return decisions;
+}
+
+PlanReview::Advice PlanReview::try_another(const Commit& commit) {
+  if (commit.lent_share > kLentMax) return {};
+  PlanTrials::Outcome outcome = trials_.on_commit(commit.step_us);
+  if (outcome.text.empty()) return {};
+  const std::string reason = outcome.next ? outcome.text : "";
+  if (outcome.next) change_.propose(*std::move(outcome.next));
+  return {{RunEvent{"plan.tried", std::move(outcome.text), {}}}, reason};
 }
 
 /// What the plan in force expects of its workers. By the layers' FLOPs it is known at once; at

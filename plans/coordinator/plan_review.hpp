@@ -9,6 +9,7 @@
 #include "plans/coordinator/coordinator_decisions.hpp"
 #include "plans/coordinator/plan_candidates.hpp"
 #include "plans/coordinator/plan_change.hpp"
+#include "plans/coordinator/plan_trials.hpp"
 #include "plans/coordinator/planner_questions.hpp"
 #include "plans/coordinator/planner_requests.hpp"
 #include "plans/coordinator/timing_watch.hpp"
@@ -44,6 +45,8 @@ class PlanReview {
     std::string reason;  // Why the plan is to be changed at the next commit; empty: it stays.
   };
 
+  /// The plan is about to be given out.
+  void on_chosen(const PlannedPipeline& chosen) { trials_.on_chosen(chosen); }
   /// The plan is in force.
   CoordinatorDecisions begin_generation();
   struct Commit {
@@ -59,6 +62,8 @@ class PlanReview {
   /// Asks the planner what may be done about it, and about the mode.
   CoordinatorDecisions look(const Commit& commit, const TimingWatch::Observation& seen,
                             uint64_t now_us);
+  /// Whether it is time to try another plan, or to stay with the fastest of those that were tried.
+  Advice try_another(const Commit& commit);
   /// Workers take longer or shorter than planned: `seek_better` is to be called.
   bool wants_better() const { return !speeds_reason_.empty(); }
   /// Members or speeds have changed: is there a better plan? `apart`: who cannot reach one another;
@@ -96,6 +101,7 @@ class PlanReview {
   ModeChoice mode_choice_;
   PlannedModeChoice planned_mode_;
   TimingWatch timings_;
+  PlanTrials trials_;
   std::string speeds_reason_;  // Why to look for a better plan, beside members.
   struct Considered {
     std::vector<WorkerId> workers;

@@ -38,6 +38,8 @@ struct PlannedPipeline {
   Plan plan;
   double objective_us = 0;  // The planner's own prediction of the step time.
   std::string reason;       // One line.
+  /// Plans for the same workers that promise about the same, best first: worth trying.
+  std::vector<PlannedPipeline> rivals;
 };
 
 /// One way to plan. All are pure; same request, same plan.

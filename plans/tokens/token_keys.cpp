@@ -99,6 +99,16 @@ absl::Status check_tokens(const JobSpec& job) {
   if (tokens.ahead < 1 || tokens.ahead > kAheadMax) {
     return refuse("tokens.ahead = ", tokens.ahead, ": must be in [1, ", kAheadMax, "]");
   }
+  constexpr int64_t kTrialStepsMax = 1000;
+  if (tokens.trial_steps < 0 || tokens.trial_steps > kTrialStepsMax) {
+    return refuse("tokens.trial_steps = ", tokens.trial_steps, ": must be in [0, ", kTrialStepsMax,
+                  "]");
+  }
+  if (tokens.trial_steps > 0 && job.parallelism.pipeline_parallel_degree != kAutoDegree) {
+    return refuse(
+        "tokens.trial_steps: there is one plan to try; leave it out, or have "
+        "parallelism.pipeline_parallel_degree = \"auto\"");
+  }
   SKEIN_RETURN_IF_ERROR(check_other_keys(job));
   const int64_t levels = sub_model_count(job);
   if (!tokens.workers.empty() && static_cast<int64_t>(tokens.workers.size()) != levels) {

@@ -72,8 +72,12 @@ absl::StatusOr<PlannedPipeline> replan_tokens(const ReplanRequest& request) {
     SKEIN_ASSIGN_OR_RETURN(const std::vector<MeasuredWorker> measured, measured_of_all(request));
     SKEIN_ASSIGN_OR_RETURN(chosen,
                            plan_tokens(request.job, measured_request(request.job, measured)));
-    chosen.plan = with_workers(std::move(chosen.plan), request.workers);
-    chosen.plan.generation = request.generation;
+    const auto place = [&request](PlannedPipeline& each) {
+      each.plan = with_workers(std::move(each.plan), request.workers);
+      each.plan.generation = request.generation;
+    };
+    place(chosen);
+    for (PlannedPipeline& rival : chosen.rivals) place(rival);
     return chosen;
   }
   SKEIN_ASSIGN_OR_RETURN(chosen.plan, make_token_plan(request.job, request.workers,

@@ -16,7 +16,8 @@ namespace skein::plans {
 ///
 /// `request`  As for other planners; its rows of a micro-batch, its schedules and `may_recompute`
 ///            are not used: layers are computed again if the job says so.
-/// Returns    A plan in the mode of tokens. The objective is the simulated time of a step.
+/// Returns    A plan in the mode of tokens. The objective is the simulated time of a step. With
+///            `tokens.trial_steps` also the next two, if they are within 4 % of it.
 /// ResourceExhausted   if no choice fits the memory; says what the fastest one lacks.
 /// Cost                that of `tune_tokens` for each number of sub-models.
 absl::StatusOr<PlannedPipeline> plan_tokens(const JobSpec& job, const PlanRequest& request);

@@ -92,8 +92,26 @@ def all_of_it(run):
     return [2, *stopped, 4]
 
 
+def tries_plans(program):
+    """On devices that only sleep several plans promise the same; each is tried."""
+    run = ElasticRun(program, "tries", 3, *TOKENS, "--parallelism.pipeline_parallel_degree", "auto",
+                     "--tokens.trial_steps", "2", "--training.steps", "20", "--device.type", "sleep",
+                     "--device.sleep_forward_us", "500", "--device.sleep_backward_us", "1000")
+    try:
+        code = run.finish()
+        tried = [each["text"] for each in run.events("plan.tried")]
+        complaints = run.complaints_about_journal(20)
+        program.expect("plans are tried, the fastest stays, and every step is committed once",
+                       code == 0 and not complaints and len(tried) > 1 and
+                       tried[0].startswith("plan 2 of ") and "the fastest" in tried[-1],
+                       f"code {code}: {tried} {complaints} {run.errors()[-200:]}")
+    finally:
+        run.end()
+
+
 def main():
     program = Program()
+    tries_plans(program)
     references = {}
     for tied in (True, False):
         out = program.run_reference(f"reference-{tied}", *([] if tied else UNTIED), "--training.steps", str(STEPS))

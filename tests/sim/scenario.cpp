@@ -128,6 +128,8 @@ void choose_tokens(uint64_t seed, plans::JobSpec& job) {
   job.parallelism.pipeline_parallel_degree = plans::kAutoDegree;
   job.tokens.samples.clear();
   job.tokens.workers.clear();
+  Draw trials{plans::Rng(seed, plans::random_stream("tokens", 3))};
+  job.tokens.trial_steps = trials.one_of({0, 1, 2});
 }
 
 /// In some jobs whoever is silent is lost sooner.

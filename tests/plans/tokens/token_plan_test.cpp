@@ -138,6 +138,10 @@ TEST(TokenPlan, WhatDoesNotGoTogetherIsRefusedByName) {
   EXPECT_THAT(refusal([](JobSpec& job) { job.tokens.workers = {1}; }),
               HasSubstr("tokens.workers has 1 entries"));
   EXPECT_THAT(refusal([](JobSpec& job) { job.tokens.ahead = 0; }), HasSubstr("tokens.ahead = 0"));
+  EXPECT_THAT(refusal([](JobSpec& job) { job.tokens.trial_steps = 2; }),
+              HasSubstr("there is one plan to try"));
+  EXPECT_THAT(refusal([](JobSpec& job) { job.tokens.trial_steps = -1; }),
+              HasSubstr("tokens.trial_steps = -1"));
   EXPECT_EQ(refusal([](JobSpec& job) { job.model.tied_head = true; }), "");
   EXPECT_THAT(refusal([](JobSpec& job) {
                 job.model.tied_head = true;

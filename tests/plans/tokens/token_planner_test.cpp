@@ -83,6 +83,23 @@ TEST(TokenPlanner, AWideHeadIsASubModelOfItsOwnThatFewTrain) {
   EXPECT_EQ(predicted->busy_us.size(), 4u);
 }
 
+TEST(TokenPlanner, PlansThatPromiseAboutTheSameAreToBeTried) {
+  JobSpec job = planned_job(32);
+  EXPECT_TRUE(replan_tokens(request_of(job, 4, /*wide_head=*/true))->rivals.empty());
+  job.tokens.trial_steps = 3;
+  const ReplanRequest request = request_of(job, 4, /*wide_head=*/true);
+  const auto chosen = replan_tokens(request);
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  ASSERT_FALSE(chosen->rivals.empty());
+  for (const PlannedPipeline& rival : chosen->rivals) {
+    EXPECT_NE(rival.plan, chosen->plan);
+    EXPECT_EQ(check_plan(job, rival.plan), absl::OkStatus());
+    EXPECT_EQ(plan_workers(rival.plan), plan_workers(chosen->plan));
+    EXPECT_GE(rival.objective_us, chosen->objective_us);
+    EXPECT_LE(rival.objective_us, 1.05 * chosen->objective_us);
+  }
+}
+
 /// Its lists of actions are what may have to be kept, and nobody follows them.
 TEST(TokenPlanner, TheSimulatorOfPipelinesTakesNoSuchPlan) {
   const ReplanRequest request = request_of(planned_job(32), 3, /*wide_head=*/true);

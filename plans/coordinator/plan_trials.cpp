@@ -1,0 +1,72 @@
+#include "plans/coordinator/plan_trials.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace skein::plans {
+namespace {
+
+bool is_same(Plan a, const Plan& b) {
+  a.generation = b.generation;
+  return a == b;
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+void PlanTrials::on_chosen(const PlannedPipeline& chosen) {
+  if (!candidates_.empty() && is_same(candidates_[current_].pipeline.plan, chosen.plan)) return;
+  candidates_.clear();
+  current_ = 0;
+  if (steps_ == 0 || chosen.rivals.empty()) return;
+  candidates_.push_back({chosen});
+  candidates_.front().pipeline.rivals.clear();
+  for (const PlannedPipeline& rival : chosen.rivals) candidates_.push_back({rival});
+}
+
+void PlanTrials::begin_generation(const Plan& plan) {
+  measured_us_.clear();
+  // Another one may have been made of it, around a link that is down, or in a hurry.
+  const bool is_tried = !candidates_.empty() && is_same(candidates_[current_].pipeline.plan, plan);
+  if (!is_tried) candidates_.clear();
+}
+
+PlanTrials::Outcome PlanTrials::on_commit(double step_us) {
+  if (candidates_.empty()) return {};
+  measured_us_.push_back(step_us);
+  if (static_cast<int64_t>(measured_us_.size()) <= steps_) return {};
+  measured_us_.erase(measured_us_.begin());
+  candidates_[current_].step_us = median(std::exchange(measured_us_, {}));
+  if (current_ + 1 == candidates_.size()) return end();
+  ++current_;
+  return {candidates_[current_].pipeline,
+          absl::StrFormat("plan %d of %d is tried", current_ + 1, candidates_.size())};
+}
+
+PlanTrials::Outcome PlanTrials::end() {
+  const auto best = std::min_element(
+      candidates_.begin(), candidates_.end(),
+      [](const Candidate& a, const Candidate& b) { return a.step_us < b.step_us; });
+  Outcome outcome;
+  outcome.text = absl::StrCat(
+      "the fastest of the plans that were tried stays: ", best->pipeline.reason, "; steps took ",
+      absl::StrJoin(candidates_, ", ", [](std::string* out, const Candidate& each) {
+        absl::StrAppendFormat(out, "%.4g ms (%.4g predicted)", each.step_us * 1e-3,
+                              each.pipeline.objective_us * 1e-3);
+      }));
+  if (static_cast<size_t>(best - candidates_.begin()) != current_) outcome.next = best->pipeline;
+  candidates_.clear();
+  current_ = 0;
+  return outcome;
+}
+
+}  // namespace skein::plans

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plans/planner/planner.hpp"
+
+namespace skein::plans {
+
+/// Tries plans that promise much the same: each is in force for some steps, which are measured, and
+/// then the fastest one stays. Fela's warm-up (Geng et al., ICDE'20; from memory). A state machine
+/// without clock or I/O.
+class PlanTrials {
+ public:
+  /// `steps`: of each plan, behind a first one that does not count; 0: nothing is tried.
+  explicit PlanTrials(int64_t steps) : steps_(steps) {}
+
+  /// The plan is the next one, and its rivals are to be tried behind it.
+  void on_chosen(const PlannedPipeline& chosen);
+  /// A plan is in force. If it is not the one that is to be tried, nothing is any more.
+  void begin_generation(const Plan& plan);
+
+  struct Outcome {
+    std::optional<PlannedPipeline> next;  // To change to; none: the plan in force stays.
+    std::string text;                     // One line for people; empty: it is not time yet.
+  };
+  /// A step was committed that took so long.
+  Outcome on_commit(double step_us);
+
+ private:
+  struct Candidate {
+    PlannedPipeline pipeline;
+    double step_us = 0;  // Measured: the median. 0: not yet.
+  };
+  Outcome end();
+
+  int64_t steps_;
+  std::vector<Candidate> candidates_;  // Empty: none are to be tried.
+  size_t current_ = 0;                 // Which of them is in force, or about to be.
+  std::vector<double> measured_us_;    // Its steps.
+};
+
+}  // namespace skein::plans

@@ -1,0 +1,95 @@
+#include "plans/coordinator/plan_trials.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace skein::plans {
+namespace {
+
+using ::testing::HasSubstr;
+
+PlannedPipeline plan_of(int64_t rows) {
+  PlannedPipeline made;
+  made.plan.microbatch_rows = rows;
+  made.objective_us = 1000;
+  made.reason = absl::StrCat("of ", rows);
+  return made;
+}
+
+/// Plan 1 with rivals 2 and 3, each to be tried for three steps.
+struct Trial {
+  Trial() {
+    PlannedPipeline chosen = plan_of(1);
+    chosen.rivals = {plan_of(2), plan_of(3)};
+    start(chosen);
+  }
+  void start(const PlannedPipeline& chosen) {
+    trials.on_chosen(chosen);
+    Plan plan = chosen.plan;
+    plan.generation = ++generation;
+    trials.begin_generation(plan);
+  }
+  /// The first one does not count.
+  PlanTrials::Outcome steps(double step_us) {
+    EXPECT_EQ(trials.on_commit(50 * step_us).text, "");
+    EXPECT_EQ(trials.on_commit(step_us).text, "");
+    EXPECT_EQ(trials.on_commit(9 * step_us).text, "") << "one that was held up";
+    return trials.on_commit(step_us);
+  }
+  uint64_t generation = 0;
+  PlanTrials trials{3};
+};
+
+TEST(PlanTrials, EachIsTriedAndTheFastestStays) {
+  Trial trial;
+  PlanTrials::Outcome second = trial.steps(900);
+  ASSERT_TRUE(second.next);
+  EXPECT_EQ(second.next->plan.microbatch_rows, 2);
+  EXPECT_EQ(second.text, "plan 2 of 3 is tried");
+  trial.start(*second.next);
+  PlanTrials::Outcome third = trial.steps(700);
+  ASSERT_TRUE(third.next);
+  EXPECT_EQ(third.next->plan.microbatch_rows, 3);
+  trial.start(*third.next);
+  PlanTrials::Outcome end = trial.steps(800);
+  ASSERT_TRUE(end.next);
+  EXPECT_EQ(end.next->plan.microbatch_rows, 2);
+  EXPECT_THAT(end.text, HasSubstr("of 2; steps took 0.9 ms (1 predicted), 0.7 ms"));
+  trial.start(*end.next);
+  for (int n = 0; n < 9; ++n) EXPECT_EQ(trial.trials.on_commit(700).text, "");
+}
+
+TEST(PlanTrials, TheLastOneStaysWithoutAnotherChange) {
+  Trial trial;
+  trial.start(*trial.steps(900).next);
+  trial.start(*trial.steps(900).next);
+  const PlanTrials::Outcome end = trial.steps(100);
+  EXPECT_FALSE(end.next);
+  EXPECT_THAT(end.text, HasSubstr("stays: of 3"));
+}
+
+TEST(PlanTrials, AnotherPlanEndsThem) {
+  Trial trial;
+  const PlanTrials::Outcome second = trial.steps(900);
+  trial.start(plan_of(7));  // Somebody was lost.
+  for (int n = 0; n < 9; ++n) EXPECT_EQ(trial.trials.on_commit(700).text, "");
+}
+
+TEST(PlanTrials, WithoutStepsOrRivalsNothingIsTried) {
+  PlanTrials off(0);
+  PlannedPipeline chosen = plan_of(1);
+  chosen.rivals = {plan_of(2)};
+  off.on_chosen(chosen);
+  off.begin_generation(chosen.plan);
+  EXPECT_EQ(off.on_commit(1).text, "");
+  PlanTrials alone(1);
+  alone.on_chosen(plan_of(1));
+  alone.begin_generation(plan_of(1).plan);
+  EXPECT_EQ(alone.on_commit(1).text, "");
+  EXPECT_EQ(alone.on_commit(1).text, "");
+}
+
+}  // namespace
+}  // namespace skein::plans
