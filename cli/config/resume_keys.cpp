@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/config/job_keys.hpp"
+#include "plans/base/fnv.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::cli {
@@ -79,17 +80,14 @@ bool is_in_digest(const std::string& key) {
                       [&](const char* entry) { return covers(entry, key); });
 }
 
-constexpr uint64_t kFnvOffset = 0xcbf29ce484222325;
-constexpr uint64_t kFnvPrime = 0x100000001b3;
-
 }  // namespace
 
 uint64_t config_digest(const plans::JobSpec& job) {
-  uint64_t digest = kFnvOffset;
+  uint64_t digest = plans::kFnvOffset;
   for (const JobKey& key : job_keys()) {
     if (!is_in_digest(key.full_name())) continue;
     for (const char each : absl::StrCat(key.full_name(), "=", key.get(job), "\n")) {
-      digest = (digest ^ static_cast<unsigned char>(each)) * kFnvPrime;
+      digest = plans::add_to_fnv(digest, static_cast<unsigned char>(each));
     }
   }
   return std::max<uint64_t>(digest, 1);

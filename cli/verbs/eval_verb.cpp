@@ -25,12 +25,11 @@
 #include "gpu/model/stage_model.hpp"
 #include "gpu/numbers.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/job/byte_vocabulary.hpp"
 
 namespace skein::cli {
 namespace {
 
-/// A model with more tokens has some for more than a byte.
-constexpr int64_t kByteVocabularyMax = 512;
 /// A published model has far more positions than the loss of a window needs memory for.
 constexpr int64_t kUntrainedSeqLenMax = 1024;
 
@@ -56,7 +55,7 @@ absl::StatusOr<int64_t> find_seq_len(const EvalOptions& options, const ModelSour
 /// Tokens of the data that the model can know.
 absl::StatusOr<std::unique_ptr<gpu::TokenData>> open_data(const plans::DataSpec& data,
                                                           int64_t seq_len, int64_t vocab_size) {
-  if (data.dataset != "tokens" && vocab_size > kByteVocabularyMax) {
+  if (data.dataset != "tokens" && vocab_size > plans::kByteVocabularyMax) {
     return absl::InvalidArgumentError(absl::StrCat("bytes (data.dataset = \"", data.dataset,
                                                    "\") are no tokens of a model with ", vocab_size,
                                                    " of them; give token files (\"tokens\")"));

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/data/token_source.hpp"
 #include "gpu/data/token_windows.hpp"
+#include "plans/base/fnv.hpp"
 #include "plans/base/rng.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/job/sample_mixture.hpp"
@@ -16,8 +17,6 @@
 
 namespace skein::gpu {
 namespace {
-
-constexpr uint64_t kFnvOffset = 0xcbf29ce484222325;
 
 /// A source to train on, and the order of its windows.
 struct Training {
@@ -34,7 +33,7 @@ class WindowedData final : public TokenData {
         mixture_(std::move(mixture)) {}
 
   absl::Status make_digest() {
-    digest_ = kFnvOffset;
+    digest_ = plans::kFnvOffset;
     for (const Training& each : training_) {
       SKEIN_RETURN_IF_ERROR(each.windows.add_to_digest(digest_));
     }
@@ -48,7 +47,7 @@ class WindowedData final : public TokenData {
   }
   uint64_t digest() const override { return digest_; }
   uint64_t digest_of_tokens() const override {
-    uint64_t digest = kFnvOffset;
+    uint64_t digest = plans::kFnvOffset;
     for (const Training& each : training_) each.windows.add_tokens_to_digest(digest);
     validation_.add_tokens_to_digest(digest);
     return digest;

@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "plans/base/fnv.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::gpu {
 namespace {
 
-constexpr uint64_t kFnvPrime = 0x100000001b3;
 /// Parts of up to so many tokens are looked at as a whole.
 constexpr int64_t kWholeTokensMax = 1 << 20;
 /// Longer ones are looked at in so many pieces of so many tokens: a fraction of a second on a slow
@@ -70,13 +70,13 @@ absl::Status TokenWindows::read(int64_t index, std::span<int32_t> tokens,
 void TokenWindows::add_tokens_to_digest(uint64_t& digest) const {
   for (const TokenPart& part : parts_) {
     for (int64_t i = part.begin; i < part.begin + part.count; ++i) {
-      digest = (digest ^ static_cast<uint64_t>(part.array.at(i))) * kFnvPrime;
+      digest = plans::add_to_fnv(digest, static_cast<uint64_t>(part.array.at(i)));
     }
   }
 }
 
 absl::Status TokenWindows::add_to_digest(uint64_t& digest) const {
-  const auto add = [&digest](uint64_t value) { digest = (digest ^ value) * kFnvPrime; };
+  const auto add = [&digest](uint64_t value) { digest = plans::add_to_fnv(digest, value); };
   add(parts_.size());
   for (const TokenPart& part : parts_) {
     add(static_cast<uint64_t>(part.count));  // Windows end with the part.

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "plans/base/fnv.hpp"
+
 namespace skein::plans {
 namespace {
 
@@ -32,9 +34,9 @@ double random_normal(uint64_t seed, uint64_t stream, uint64_t counter) {
 }
 
 uint64_t random_stream(const char* text, uint64_t length) {
-  uint64_t hash = 0xcbf29ce484222325;
+  uint64_t hash = kFnvOffset;
   for (uint64_t i = 0; i < length; ++i) {
-    hash = (hash ^ static_cast<unsigned char>(text[i])) * 0x100000001b3;
+    hash = add_to_fnv(hash, static_cast<unsigned char>(text[i]));
   }
   return hash;
 }

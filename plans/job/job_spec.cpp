@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
 #include "plans/collectives/reducer_kind.hpp"
+#include "plans/job/byte_vocabulary.hpp"
 #include "plans/job/sample_mixture.hpp"
 #include "plans/schedule/schedule.hpp"
 #include "plans/share/device_turns.hpp"
@@ -277,8 +278,6 @@ absl::Status check_device(const DeviceSpec& device) {
 
 /// Whether data fit the weights that training begins with.
 absl::Status check_weights(const JobSpec& job) {
-  // A few more than bytes may be special ones.
-  constexpr int64_t kByteVocabularyMax = 512;
   if (!job.model_from.empty() && job.data.dataset != "tokens" &&
       job.model.vocab_size > kByteVocabularyMax) {
     return absl::InvalidArgumentError(
