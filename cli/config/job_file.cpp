@@ -3,22 +3,24 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <initializer_list>
 #include <iterator>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/config/job_keys.hpp"
+#include "cli/config/model_claims.hpp"
 #include "cli/config/text_file.hpp"
 #include "cli/config/toml_parser.hpp"
 #include "cli/config/toml_text.hpp"
 #include "gpu/checkpoint/model_config.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/job/spelled_out.hpp"
 
 namespace skein::cli {
 namespace {
@@ -178,35 +180,34 @@ void set_origins(LoadedJob& job, std::initializer_list<const char*> names, const
   for (const char* name : names) job.origins[absl::StrCat("model.", name)] = origin;
 }
 
-/// Those keys of [model] that say what the weights of a folder mean.
-bool describes_model(const std::string& name) {
-  return name.starts_with("model.") && name != "model.from" && name != "model.flavor" &&
-         name != "model.initializer_range";
-}
-
-/// Keys that the files of older runs do not have; their models are as the defaults say.
-constexpr std::array kLaterKeys = {"model.num_key_value_heads",
-                                   "model.head_dim",
-                                   "model.qkv_bias",
-                                   "model.rope_type",
-                                   "model.rope_factor",
-                                   "model.rope_low_freq_factor",
-                                   "model.rope_high_freq_factor",
-                                   "model.rope_original_max_position_embeddings"};
-
-/// A run's own file of the whole job has all of them: the folder may be gone when it is resumed.
-bool gives_whole_model(const std::vector<Assignment>& assignments) {
-  std::set<std::string> given;
-  for (const Assignment& each : assignments) given.insert(each.key->full_name());
-  return std::all_of(job_keys().begin(), job_keys().end(), [&](const JobKey& key) {
+/// Whether the last word on each key is the same as the folder's; what says so in other words is
+/// taken out, so that the folder's stay. `job` has the folder's model.
+absl::Status check_claims(std::vector<Assignment>& assignments, const LoadedJob& job) {
+  std::map<const JobKey*, const Assignment*> last;  // A flag goes before the job file.
+  for (const Assignment& each : assignments) last[each.key] = &each;
+  std::set<const JobKey*> in_other_words;
+  plans::JobSpec said = job.spec;
+  said.model = plans::spelled_out(job.spec.model);
+  for (const Assignment& each : assignments) {
+    const JobKey& key = *each.key;
     const std::string name = key.full_name();
-    const bool is_later = std::find(kLaterKeys.begin(), kLaterKeys.end(), name) != kLaterKeys.end();
-    return !describes_model(name) || is_later || given.contains(name);
-  });
+    plans::JobSpec given = job.spec;
+    if (last.at(&key) != &each || !describes_model(name)) continue;
+    if (!key.set(given, each.text).ok()) continue;  // Whoever sets it says so.
+    const ModelClaim claim = compare_claim(key, given, job.spec);
+    if (claim == ModelClaim::kSameInOtherWords) in_other_words.insert(&key);
+    if (claim != ModelClaim::kOther) continue;
+    return at_key(each.origin, name,
+                  absl::StrCat(name, " = ", key.get(given), ": it is ", key.get(said), " in ",
+                               job.spec.model_from, "/config.json; leave it out"));
+  }
+  std::erase_if(assignments,
+                [&](const Assignment& each) { return in_other_words.contains(each.key); });
+  return absl::OkStatus();
 }
 
 /// The model is that of the folder `model.from`. A key that says otherwise is refused.
-absl::Status take_model(const std::vector<Assignment>& assignments, LoadedJob& job) {
+absl::Status take_model(std::vector<Assignment>& assignments, LoadedJob& job) {
   const std::string origin = job.origins["model.from"];
   if (!job.spec.model.flavor.empty()) {
     return at_key(
@@ -226,24 +227,13 @@ absl::Status take_model(const std::vector<Assignment>& assignments, LoadedJob& j
   for (const JobKey& key : job_keys()) {
     if (describes_model(key.full_name())) job.origins[key.full_name()] = "model.from";
   }
-  std::map<const JobKey*, const Assignment*> last;  // A flag goes before the job file.
-  for (const Assignment& each : assignments) last[each.key] = &each;
-  for (const Assignment& each : assignments) {
-    if (last.at(each.key) != &each) continue;
-    const std::string name = each.key->full_name();
-    plans::JobSpec given = job.spec;
-    if (!describes_model(name) || !each.key->set(given, each.text).ok()) continue;
-    const std::string here = each.key->get(given), there = each.key->get(job.spec);
-    if (here == there) continue;
-    return at_key(each.origin, name,
-                  absl::StrCat(name, " = ", here, ": it is ", there, " in ", job.spec.model_from,
-                               "/config.json; leave it out"));
-  }
-  return absl::OkStatus();
+  return check_claims(assignments, job);
 }
 
-absl::Status apply_defaults(const std::vector<Assignment>& assignments, LoadedJob& job) {
-  if (!job.spec.model_from.empty() && !gives_whole_model(assignments)) {
+absl::Status apply_defaults(std::vector<Assignment>& assignments, LoadedJob& job) {
+  std::set<std::string> given;
+  for (const Assignment& each : assignments) given.insert(each.key->full_name());
+  if (!job.spec.model_from.empty() && !gives_whole_model(given)) {
     return take_model(assignments, job);
   }
   if (job.spec.model.name == "llama" || job.spec.model.name == "qwen2") {
@@ -252,11 +242,11 @@ absl::Status apply_defaults(const std::vector<Assignment>& assignments, LoadedJo
   }
   if (job.spec.model.flavor.empty()) return absl::OkStatus();
   const std::string family = plans::family_of_flavor(job.spec.model.flavor);
-  const std::string given = job.spec.model.name;
-  if (job.origins.contains("model.name") && !family.empty() && given != family) {
+  const std::string name = job.spec.model.name;
+  if (job.origins.contains("model.name") && !family.empty() && name != family) {
     return at_key(job.origins["model.flavor"], "model.flavor",
                   absl::StrCat("model.flavor: ", job.spec.model.flavor, " is a ", family,
-                               ", and model.name = \"", given, "\" (", job.origins["model.name"],
+                               ", and model.name = \"", name, "\" (", job.origins["model.name"],
                                "); leave the latter out"));
   }
   if (absl::Status status = plans::apply_flavor(job.spec.model); !status.ok()) {
@@ -273,7 +263,7 @@ absl::Status apply_defaults(const std::vector<Assignment>& assignments, LoadedJo
 }
 
 /// Later assignments win; family and flavor set defaults before the keys that override them.
-absl::Status assign_all(const std::vector<Assignment>& assignments, JobUse use, LoadedJob& job) {
+absl::Status assign_all(std::vector<Assignment> assignments, JobUse use, LoadedJob& job) {
   for (const bool is_first : {true, false}) {
     for (const Assignment& assignment : assignments) {
       const JobKey& key = *assignment.key;
@@ -319,14 +309,14 @@ absl::StatusOr<LoadedJob> load_job_text(const std::string& text, const std::stri
   for (const auto& [key, value] : overrides) {
     assignments.push_back({find_key(key), value, absl::StrCat("--", key)});
   }
-  SKEIN_RETURN_IF_ERROR(assign_all(assignments, use, job));
+  SKEIN_RETURN_IF_ERROR(assign_all(std::move(assignments), use, job));
   return job;
 }
 
 absl::StatusOr<plans::JobSpec> parse_job(const std::string& toml) {
   LoadedJob job;
-  SKEIN_ASSIGN_OR_RETURN(const std::vector<Assignment> assignments, read_toml(toml, "job"));
-  SKEIN_RETURN_IF_ERROR(assign_all(assignments, JobUse::kRun, job));
+  SKEIN_ASSIGN_OR_RETURN(std::vector<Assignment> assignments, read_toml(toml, "job"));
+  SKEIN_RETURN_IF_ERROR(assign_all(std::move(assignments), JobUse::kRun, job));
   return job.spec;
 }
 

@@ -266,6 +266,10 @@ OrderedJson to_config(const plans::ModelSpec& model) {
   return is_plain_gpt2(model) ? gpt2_config(model) : own_config(model);
 }
 
+bool is_mixture(const plans::ModelSpec& model) {
+  return !plans::has_llama_names(model) && !is_plain_gpt2(model);
+}
+
 absl::StatusOr<plans::ModelSpec> from_config(const nlohmann::json& json, const std::string& path) {
   plans::ModelSpec model;
   std::string type;

@@ -13,6 +13,8 @@ namespace skein::gpu {
 /// fields, the choices by our own names, and a `model_type` that transformers refuses instead of
 /// computing something else.
 nlohmann::ordered_json to_config(const plans::ModelSpec& model);
+/// Whether a model is neither, so that its file is in our own form.
+bool is_mixture(const plans::ModelSpec& model);
 
 /// InvalidArgument if the file `path` describes a model that is none of ours, DataLoss if a field
 /// is missing or has an impossible value.

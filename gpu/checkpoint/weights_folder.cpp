@@ -14,6 +14,7 @@
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/model_config.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/job/spelled_out.hpp"
 
 namespace skein::gpu {
 namespace {
@@ -62,14 +63,10 @@ absl::StatusOr<std::unique_ptr<WeightsFolder>> WeightsFolder::open(const std::st
 }
 
 absl::Status WeightsFolder::check_use(const plans::ModelSpec& model) const {
-  plans::ModelSpec one = model, other = model_;
+  plans::ModelSpec one = plans::spelled_out(model), other = plans::spelled_out(model_);
   for (plans::ModelSpec* each : {&one, &other}) {
     each->name = each->flavor = "";
     each->init_std = 0;
-    each->intermediate_size = plans::mlp_width(*each);
-    each->kv_heads = plans::kv_heads(*each);
-    each->head_size = plans::head_size(*each);
-    each->has_qkv_bias = plans::qkv_has_bias(*each);
   }
   if (one == other) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -257,6 +257,55 @@ TEST_F(JobFile, OfTheModelInAFolderTheLastWordCounts) {
               StartsWith("--model.n_layer = 5: it is 4 in "));
 }
 
+/// What a folder's config.json leaves out is as it is anyway, and a job may say so.
+TEST_F(JobFile, KeysMaySayTheSameOfAFoldersModelInOtherWords) {
+  std::ofstream(folder_.file("config.json"))
+      << R"({"model_type": "gpt2", "vocab_size": 512, "n_positions": 64, "n_embd": 64,
+             "n_layer": 4, "n_head": 4, "activation_function": "gelu_new",
+             "layer_norm_epsilon": 1e-5})";
+  const Overrides from = {{"model.from", folder_.path()}};
+  const std::string text =
+      "[training]\nseq_len = 8\n[data]\ndataset = \"tokens\"\npath = \"a.bin\"\n[model]\n";
+  const auto plain = load(text, from);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  for (const char* same : {"head_dim = 16", "head_dim = 0", "num_key_value_heads = 4",
+                           "intermediate_size = 256", "qkv_bias = true"}) {
+    const auto job = load(text + same + "\n", from);
+    ASSERT_TRUE(job.ok()) << job.status();
+    EXPECT_EQ(job->spec, plain->spec) << same;
+  }
+  const std::pair<const char*, const char*> others[] = {
+      {"head_dim = 32", "it is 16 in"},
+      {"num_key_value_heads = 2", "it is 4 in"},
+      {"intermediate_size = 32", "it is 256"},
+      {"n_embd = 9223372036854775807", "it is 64 in"},
+      {"n_head = 0", "it is 4 in"},
+      {"name = \"llama\"", "it is \"gpt2\" in"}};
+  for (const auto& [other, means] : others) {
+    EXPECT_THAT(trouble(text + other + "\n", from), HasSubstr(means)) << other;
+  }
+  // The last word counts, and what it says in other words leaves nothing of those before it.
+  EXPECT_EQ(load(text + "head_dim = 32\n", {from[0], {"model.head_dim", "16"}}).value().spec,
+            plain->spec);
+}
+
+TEST_F(JobFile, KeysMaySayTheSameOfAFolderThatSaysAll) {
+  std::ofstream(folder_.file("config.json"))
+      << R"({"model_type": "skein", "vocab_size": 256, "n_positions": 64, "n_embd": 64,
+             "n_layer": 4, "n_head": 4, "n_inner": 256, "activation_function": "gelu_new",
+             "layer_norm_epsilon": 1e-5, "norm": "rms_norm", "mlp": "gelu", "bias": true,
+             "position_embedding_type": "learned", "head_dim": 8})";
+  const Overrides from = {{"model.from", folder_.path()}};
+  const auto job =
+      load("[model]\nname = \"llama\"\nintermediate_size = 0\n[training]\nseq_len = 8\n", from);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->spec.model.intermediate_size, 256);
+  EXPECT_EQ(job->spec.model.norm, "rms_norm");
+  EXPECT_EQ(job->spec.model.mlp, "gelu");
+  EXPECT_THAT(trouble("[model]\nhead_dim = 0\n[training]\nseq_len = 8\n", from),
+              HasSubstr("head_dim = 0: it is 8 in"));
+}
+
 TEST_F(JobFile, HeadsAndScalingThatDoNotFitAreRefused) {
   const std::string llama = "[model]\nname = \"llama\"\n";
   EXPECT_EQ(trouble(llama + "n_head = 6\nnum_key_value_heads = 3\nhead_dim = 10\n"), "nothing");
