@@ -12,6 +12,7 @@
 #include "gpu/files/durable_file.hpp"
 #include "gpu/files/json_file.hpp"
 #include "gpu/files/mapped_file.hpp"
+#include "gpu/text/tokenizer.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::gpu {
@@ -49,11 +50,8 @@ Json tokens_of(const Json& tokenizer) {
   const Json& model = field_or_null(tokenizer, "model");
   Json tokens = {{"vocab", field_or_null(model, "vocab")}};
   for (const Json& merge : field_or_null(model, "merges")) {
-    const bool is_pair =
-        merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string();
-    // Else it is one text, with a blank between the two.
-    tokens["merges"].push_back(
-        is_pair ? Json(merge[0].get<std::string>() + " " + merge[1].get<std::string>()) : merge);
+    const auto pair = read_merge(merge);
+    tokens["merges"].push_back(pair ? Json(*pair) : merge);
   }
   for (const Json& added : field_or_null(tokenizer, "added_tokens")) {
     tokens["added"].push_back(

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <optional>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gpu/files/json_file.hpp"
@@ -69,25 +67,20 @@ absl::Status check_model(const Json& model, const std::string& path) {
   return dropout.is_null() || dropout == 0.0 ? absl::OkStatus() : unsupported(path, "dropout");
 }
 
-/// A merge is "a b", or ["a", "b"] in newer files.
-bool split_merge(const Json& merge, std::string& left, std::string& right) {
+}  // namespace
+
+std::optional<std::pair<std::string, std::string>> read_merge(const Json& merge) {
   if (merge.is_string()) {
     const auto& text = merge.get_ref<const std::string&>();
     const size_t blank = text.find(' ');
-    if (blank == std::string::npos) return false;
-    left = text.substr(0, blank);
-    right = text.substr(blank + 1);
-    return true;
+    if (blank == std::string::npos) return std::nullopt;
+    return std::pair(text.substr(0, blank), text.substr(blank + 1));
   }
   if (!merge.is_array() || merge.size() != 2 || !merge[0].is_string() || !merge[1].is_string()) {
-    return false;
+    return std::nullopt;
   }
-  left = merge[0].get<std::string>();
-  right = merge[1].get<std::string>();
-  return true;
+  return std::pair(merge[0].get<std::string>(), merge[1].get<std::string>());
 }
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::open(const std::string& path) {
   if (std::error_code error; !std::filesystem::exists(path, error)) {
@@ -149,12 +142,11 @@ absl::Status Tokenizer::read_vocabulary(const Json& model, const std::string& pa
 absl::Status Tokenizer::read_merges(const Json& model, const std::string& path) {
   const Json& merges = field_or_null(model, "merges");
   if (!merges.is_array()) return absl::DataLossError(absl::StrCat(path, " has no \"merges\""));
-  std::string left, right;
   for (size_t n = 0; n < merges.size(); ++n) {
-    if (!split_merge(merges[n], left, right)) {
-      return absl::DataLossError(absl::StrCat(path, ": merge ", n, " is no pair"));
-    }
-    const auto left_bytes = bytes_of_written(left), right_bytes = bytes_of_written(right);
+    const auto pair = read_merge(merges[n]);
+    if (!pair) return absl::DataLossError(absl::StrCat(path, ": merge ", n, " is no pair"));
+    const auto left_bytes = bytes_of_written(pair->first);
+    const auto right_bytes = bytes_of_written(pair->second);
     if (!left_bytes || !right_bytes) return unsupported(path, absl::StrCat("merge ", n));
     if (absl::Status status = pairs_.add_merge(*left_bytes, *right_bytes); !status.ok()) {
       return absl::DataLossError(absl::StrCat(path, ": ", std::string(status.message())));

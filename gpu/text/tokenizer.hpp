@@ -4,8 +4,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -15,6 +17,10 @@
 #include "gpu/text/pre_tokenizer.hpp"
 
 namespace skein::gpu {
+
+/// The two tokens of an entry of "merges", which is "a b", or ["a", "b"] in newer files. None if it
+/// is neither.
+std::optional<std::pair<std::string, std::string>> read_merge(const nlohmann::json& merge);
 
 /// Text as tokens and back, by a tokenizer.json of Hugging Face's with byte-level pairs, as those
 /// of GPT-2, Llama 3, SmolLM and Qwen2. What a file asks for beyond that is refused by name; its
