@@ -139,15 +139,17 @@ absl::Status check_latest(const RunFolder& folder) {
       "the folder step-..., too; remove it and resume again"));
 }
 
-/// Where a new run may find how its text becomes tokens: beside the weights or the checkpoint that
-/// it begins with, else beside its data.
-std::vector<std::string> text_folders(const plans::JobSpec& job, const actors::StartPoint& start) {
+/// How a new run's text becomes tokens: it is said beside the weights or the checkpoint that the
+/// run begins with, else beside its data.
+absl::StatusOr<std::vector<gpu::TextFile>> text_files_of(const plans::JobSpec& job,
+                                                         const actors::StartPoint& start) {
   std::vector<std::string> folders;
   for (const std::string& folder : {job.model_from, start.checkpoint_path}) {
     if (!folder.empty()) folders.push_back(folder);
   }
+  SKEIN_RETURN_IF_ERROR(gpu::check_same_tokens(folders, job.data));
   for (std::string& folder : gpu::token_folders(job.data)) folders.push_back(std::move(folder));
-  return folders;
+  return gpu::find_text_files(folders);
 }
 
 }  // namespace
@@ -256,7 +258,7 @@ absl::Status TrainRun::prepare() {
       SKEIN_RETURN_IF_ERROR(weights->check_finite());
     }
     SKEIN_ASSIGN_OR_RETURN(const std::vector<gpu::TextFile> text_files,
-                           gpu::find_text_files(text_folders(job_.spec, *coordinating.start)));
+                           text_files_of(job_.spec, *coordinating.start));
     SKEIN_ASSIGN_OR_RETURN(folder_, make_run_folder(job_));
     is_new_ = true;
     SKEIN_RETURN_IF_ERROR(gpu::keep_text_files(text_files, folder_.path));

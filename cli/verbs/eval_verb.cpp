@@ -19,7 +19,6 @@
 #include "cli/verbs/model_text.hpp"
 #include "gpu/checkpoint/text_files.hpp"
 #include "gpu/data/token_data.hpp"
-#include "gpu/data/token_source.hpp"
 #include "gpu/device.hpp"
 #include "gpu/model/memory_estimate.hpp"
 #include "gpu/model/stage_model.hpp"
@@ -203,9 +202,7 @@ absl::Status evaluate(const EvalOptions& options, std::ostream& out) {
   const auto read_beside = [&](const ModelSource& source) -> absl::Status {
     SKEIN_ASSIGN_OR_RETURN(found, find_eval_data(source.folder(), options.data));
     SKEIN_ASSIGN_OR_RETURN(text, text_of(found.spec, source));
-    std::vector<std::string> folders = gpu::token_folders(found.spec);
-    folders.insert(folders.begin(), source.folder());
-    return gpu::check_same_tokens(std::move(folders));
+    return gpu::check_same_tokens({source.folder()}, found.spec);
   };
   SKEIN_ASSIGN_OR_RETURN(const ModelSource source,
                          ModelSource::open(options.checkpoint, read_beside));

@@ -3,15 +3,19 @@
 #include <array>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
+#include "gpu/data/token_manifest.hpp"
+#include "gpu/data/token_source.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "gpu/files/json_file.hpp"
 #include "gpu/files/mapped_file.hpp"
+#include "gpu/files/sha256.hpp"
 #include "gpu/text/tokenizer.hpp"
 #include "plans/base/status_macros.hpp"
 
@@ -60,14 +64,21 @@ Json tokens_of(const Json& tokenizer) {
   return tokens;
 }
 
-}  // namespace
+std::string tokenizer_of(const std::string& folder) {
+  return absl::StrCat(folder, "/", kTokenizerName);
+}
 
-absl::Status check_same_tokens(std::vector<std::string> folders) {
-  std::erase_if(folders, [](const std::string& folder) { return !has(folder, kTokenizerName); });
+absl::StatusOr<std::string> digest_of(const std::string& path) {
+  SKEIN_ASSIGN_OR_RETURN(const auto file, MappedFile::open(path));
+  return sha256({file->data(), file->bytes()});
+}
+
+/// By tokens, as these are compared where their tokenizers are at hand.
+absl::Status check_tokenizers(const std::vector<std::string>& folders) {
   std::optional<Json> expected;
   for (const std::string& folder : folders) {
     if (folders.size() == 1) break;  // Whatever it is.
-    const std::string path = absl::StrCat(folder, "/", kTokenizerName);
+    const std::string path = tokenizer_of(folder);
     SKEIN_ASSIGN_OR_RETURN(const Json tokenizer, read_json(path));
     Json tokens = tokens_of(tokenizer);
     if (expected && tokens != *expected) {
@@ -80,8 +91,51 @@ absl::Status check_same_tokens(std::vector<std::string> folders) {
   return absl::OkStatus();
 }
 
+/// By digests: of a tokenizer that is not at hand a manifest says no more.
+absl::Status check_manifests(const std::vector<std::string>& folders,
+                             const std::vector<std::string>& manifests) {
+  std::set<std::string> known;
+  for (const std::string& folder : folders) {
+    SKEIN_ASSIGN_OR_RETURN(std::string digest, digest_of(tokenizer_of(folder)));
+    known.insert(std::move(digest));
+  }
+  std::string first = folders.empty() ? "" : tokenizer_of(folders.front());
+  for (const std::string& path : manifests) {
+    SKEIN_ASSIGN_OR_RETURN(const TokenManifest manifest, read_manifest(path));
+    if (manifest.tokenizer_sha256.empty()) continue;
+    const std::string folder = fs::absolute(path).parent_path().string();
+    if (has(folder, kTokenizerName)) {
+      SKEIN_ASSIGN_OR_RETURN(const std::string digest, digest_of(tokenizer_of(folder)));
+      if (digest == manifest.tokenizer_sha256) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(tokenizer_of(folder), " is not what ", path,
+                       " was prepared with, by its SHA-256; put that one back, or prepare the "
+                       "data again"));
+    }
+    if (known.empty()) {
+      known.insert(manifest.tokenizer_sha256);
+      first = path;
+    } else if (!known.contains(manifest.tokenizer_sha256)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          path, " was prepared with another tokenizer than that of ", first,
+          ", by its SHA-256; put the tokenizer.json that it was prepared with beside it, or "
+          "prepare the data again"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status check_same_tokens(std::vector<std::string> folders, const plans::DataSpec& data) {
+  for (std::string& folder : token_folders(data)) folders.push_back(std::move(folder));
+  std::erase_if(folders, [](const std::string& folder) { return !has(folder, kTokenizerName); });
+  SKEIN_RETURN_IF_ERROR(check_tokenizers(folders));
+  const std::vector<std::string> manifests = token_manifests(data);
+  return manifests.empty() ? absl::OkStatus() : check_manifests(folders, manifests);
+}
+
 absl::StatusOr<std::vector<TextFile>> find_text_files(const std::vector<std::string>& folders) {
-  SKEIN_RETURN_IF_ERROR(check_same_tokens(folders));
   std::vector<TextFile> files;
   for (const std::string& folder : folders) {
     if (!has(folder, kTokenizerName)) continue;

@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gpu/checkpoint/checkpoint_listing.hpp"
+#include "plans/job/job_spec.hpp"
 
 namespace skein::gpu {
 
@@ -15,14 +16,17 @@ struct TextFile {
   std::string contents;
 };
 
-/// Whether tokens are the same by the tokenizer.json of all `folders` that have one.
-/// InvalidArgument   they are not. DataLoss   one is no JSON.
-absl::Status check_same_tokens(std::vector<std::string> folders);
+/// Whether tokens are the same by the tokenizer.json of all `folders`, and of all that have `data`,
+/// that have one. A manifest of data that has none beside it was prepared with one of these files,
+/// by its digest; one that has was prepared with that.
+/// InvalidArgument   they are not. DataLoss   a file is no JSON, or no manifest.
+/// NotFound          a manifest is not there.
+absl::Status check_same_tokens(std::vector<std::string> folders, const plans::DataSpec& data);
 
 /// tokenizer.json and what stands beside it of tokenizer_config.json and special_tokens_map.json,
 /// of the first of `folders` that has the former; generation_config.json of the first that has it.
 /// Empty if there are none.
-/// InvalidArgument   a file is too large. Else as `check_same_tokens` and `MappedFile::open`.
+/// InvalidArgument   a file is too large. Else as `MappedFile::open`.
 absl::StatusOr<std::vector<TextFile>> find_text_files(const std::vector<std::string>& folders);
 
 /// Writes them into the run's folder, from which every checkpoint of the run has them.

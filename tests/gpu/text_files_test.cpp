@@ -5,13 +5,16 @@
 
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 
+#include "gpu/files/sha256.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace skein::gpu {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -22,6 +25,16 @@ class TextFilesTest : public ::testing::Test {
     const std::string path = folder.file(name);
     std::filesystem::create_directories(path);
     std::ofstream(path + "/tokenizer.json") << tokenizer;
+    return path;
+  }
+
+  /// A manifest of data that have been prepared with `tokenizer`, and nothing beside it.
+  std::string make_manifest(const std::string& name, const std::string& tokenizer) const {
+    std::filesystem::create_directories(folder.file(name));
+    const std::string path = folder.file(name + "/manifest.json");
+    std::ofstream(path) << R"({"format": "skein-tokens", "version": 1, "vocab_size": 1,
+        "token_bytes": 2, "train": [], "validation": [], "tokenizer": {"sha256": ")"
+                        << sha256(std::as_bytes(std::span(tokenizer))) << "\"}}";
     return path;
   }
 
@@ -48,18 +61,87 @@ TEST_F(TextFilesTest, ModelAndDataMeanTheSameTokens) {
   const std::string same =
       make("same", R"({"model": {"merges": [["a", "b"]], "vocab": {"a": 0, "ab": 2, "b": 1}},
                        "added_tokens": [{"id": 3, "content": "<end>"}], "padding": null})");
-  EXPECT_TRUE(find_text_files({model, same}).ok());
+  EXPECT_TRUE(check_same_tokens({model, same}, {}).ok());
   for (const char* other : {R"({"model": {"vocab": {"a": 1, "b": 0, "ab": 2}, "merges": ["a b"]},
             "added_tokens": [{"id": 3, "content": "<end>"}]})",
                             R"({"model": {"vocab": {"a": 0, "b": 1, "ab": 2}, "merges": []},
             "added_tokens": [{"id": 3, "content": "<end>"}]})",
                             R"({"model": {"vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}})",
                             R"({"model": [], "added_tokens": 3})"}) {
-    const auto found = find_text_files({model, make("other", other)});
-    EXPECT_TRUE(absl::IsInvalidArgument(found.status())) << other;
-    EXPECT_THAT(std::string(found.status().message()), HasSubstr("other/tokenizer.json"));
+    const absl::Status status = check_same_tokens({model, make("other", other)}, {});
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << other;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("other/tokenizer.json"));
   }
-  EXPECT_TRUE(absl::IsDataLoss(find_text_files({model, make("cut", "{")}).status()));
+  EXPECT_TRUE(absl::IsDataLoss(check_same_tokens({model, make("cut", "{")}, {})));
+}
+
+constexpr const char* kOneToken = R"({"model": {"vocab": {"a": 0}}})";
+
+/// Its file may have been left behind where the data were prepared.
+TEST_F(TextFilesTest, OfATokenizerThatIsNotThereTheManifestHasADigest) {
+  const std::string model = make("model", kOneToken);
+  plans::DataSpec data;
+  data.dataset = "tokens";
+  data.path = make_manifest("same", kOneToken);
+  EXPECT_TRUE(check_same_tokens({model}, data).ok());
+  data.path = make_manifest("other", R"({"model": {"vocab": {"b": 0}}})");
+  const absl::Status status = check_same_tokens({model}, data);
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("other/manifest.json"), HasSubstr("model/tokenizer.json")));
+  EXPECT_TRUE(check_same_tokens({folder.path()}, data).ok()) << "the model's is not known";
+  data.mixture = {folder.file("same/manifest.json")};
+  EXPECT_TRUE(absl::IsInvalidArgument(check_same_tokens({}, data))) << "two of them differ";
+  data.dataset = "text";
+  EXPECT_TRUE(check_same_tokens({model}, data).ok()) << "bytes have no tokenizer";
+}
+
+/// The tokens of the model's are the same, and its file is written in another way.
+TEST_F(TextFilesTest, ATokenizerBesideAManifestIsTheOneThatItWasPreparedWith) {
+  const std::string model = make("model", R"({"version": "1", "model": {"vocab": {"a": 0}}})");
+  plans::DataSpec data;
+  data.dataset = "tokens";
+  data.path = make_manifest("data", kOneToken);
+  EXPECT_TRUE(absl::IsInvalidArgument(check_same_tokens({model}, data)));
+  make("data", kOneToken);
+  EXPECT_TRUE(check_same_tokens({model}, data).ok());
+  make("data", R"({"model": {"vocab": {"a": 0}}, "added_tokens": []})");
+  const absl::Status status = check_same_tokens({model}, data);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("data/tokenizer.json is not what"));
+}
+
+TEST_F(TextFilesTest, AManifestThatIsNotThereIsNamed) {
+  plans::DataSpec data;
+  data.dataset = "tokens";
+  data.path = folder.file("none.json");
+  const absl::Status status = check_same_tokens({}, data);
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("none.json"));
+}
+
+/// Those of FIPS 180-4's examples, and of lengths around the ends of blocks.
+TEST(Sha256, GivesThePublishedDigests) {
+  const auto digest_of = [](const std::string& text) {
+    return sha256(std::as_bytes(std::span(text)));
+  };
+  EXPECT_EQ(digest_of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(digest_of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(digest_of("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_EQ(digest_of(std::string(55, 'a')),
+            "9f4390f8d30c2dd92ec9f095b65e2b9ae9b0a925a5258e241c9f1e910f734318");
+  EXPECT_EQ(digest_of(std::string(56, 'a')),
+            "b35439a4ac6f0948b6d6f9e3c6af0f5f590ce20f1bde7090ef7970686ec6738a");
+  EXPECT_EQ(digest_of(std::string(63, 'a')),
+            "7d3e74a05d7db15bce4ad9ec0658ea98e3f06eeecf16b4c6fff2da457ddc2f34");
+  EXPECT_EQ(digest_of(std::string(64, 'a')),
+            "ffe054fe7ae0cb6dc65c3af9b61d5209f439851db43d0ba5997337df154668eb");
+  EXPECT_EQ(digest_of(std::string(119, 'a')),
+            "31eba51c313a5c08226adf18d4a359cfdfd8d2e816b13f4af952f7ea6584dcfb");
+  EXPECT_EQ(digest_of(std::string(120, 'a')),
+            "2f3d335432c70b580af0e8e1b3674a7c020d683aa5f73aaaedfdc55af904c21c");
+  EXPECT_EQ(digest_of(std::string(1'000'000, 'a')),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <set>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gpu/data/token_file.hpp"
 #include "gpu/files/mapped_file.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -18,6 +19,7 @@
 namespace skein::gpu {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 void write_bytes(const std::string& path, const void* data, size_t bytes) {
@@ -166,7 +168,7 @@ TEST_F(TokenDataTest, AManifestNamesShardsAndWhatIsHeldOut) {
   write_tokens(folder.file("b.bin"), 60'000, 9);
   write_tokens(folder.file("wide.bin"), 0, 22, /*is_wide=*/true);
   const std::string path = folder.file("manifest.json");
-  const auto manifest = [&](const std::string& train, int64_t vocabulary) {
+  const auto manifest = [&](const std::string& train, const auto& vocabulary) {
     std::ofstream(path) << R"({"format": "skein-tokens", "version": 1, "token_bytes": 2,
                                "vocab_size": )"
                         << vocabulary << R"(, "train": [)" << train
@@ -187,6 +189,21 @@ TEST_F(TokenDataTest, AManifestNamesShardsAndWhatIsHeldOut) {
   EXPECT_THAT(message(manifest(R"({"file": "a.bin", "tokens": 22})", 100'001)),
               HasSubstr("beyond model.vocab_size"));
   EXPECT_TRUE(absl::IsNotFound(open("tokens", folder.file("none.json")).status()));
+  EXPECT_THAT(
+      message(manifest(R"({"file": "a.bin", "tokens": 22}, {"file": "a.bin", "tokens": 22})", 9)),
+      HasSubstr("lists a.bin twice"));
+  EXPECT_THAT(message(manifest(R"({"file": "b.bin", "tokens": 9})", 9)),
+              HasSubstr("lists b.bin twice"));
+  for (const char* name : {"", ".", "..", "/etc/passwd", "a.bin\\u0000.txt", "a.bin\\n"}) {
+    const auto data = manifest(absl::StrCat(R"({"file": ")", name, R"(", "tokens": 22})"), 9);
+    EXPECT_TRUE(absl::IsDataLoss(data.status())) << data.status();
+    EXPECT_THAT(message(data), AllOf(HasSubstr(name), HasSubstr("is no file beside it")));
+  }
+  for (const char* vocabulary : {"0", "-1", "2147483648", "18446744073709551615"}) {
+    const auto data = manifest(R"({"file": "a.bin", "tokens": 22})", vocabulary);
+    EXPECT_TRUE(absl::IsDataLoss(data.status())) << data.status();
+    EXPECT_THAT(message(data), HasSubstr(absl::StrCat("\"vocab_size\" is ", vocabulary)));
+  }
 }
 
 TEST_F(TokenDataTest, AMixtureTakesSamplesByWeightAndEachSourcesWindowsInTurn) {
