@@ -3,6 +3,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -14,11 +15,13 @@ namespace {
 
 /// Those of known tokenizers have a few hundred bytes.
 constexpr size_t kExpressionBytesMax = 16 << 10;
-/// Steps that one match may take: words take a few for each byte.
-constexpr uint32_t kMatchSteps = 10'000;
-/// Those of very long words; a text has few of them.
-constexpr uint32_t kSlowMatchSteps = 20'000'000;
-constexpr int kSlowMatchesMax = 16;
+/// Steps that each match may take: those of known tokenizers take up to 32.
+constexpr uint32_t kMatchSteps = 200;
+/// Steps beyond these that a text has for each of its bytes: very long words take 2. Some 10
+/// million take a second on a slow machine, so that it gives up a few KB in less.
+constexpr uint64_t kByteSteps = 500;
+/// Each try of a match that takes more has so many times the steps of the one before.
+constexpr uint64_t kTryGrowth = 8;
 constexpr uint32_t kHeapKibMax = 256 << 10;
 
 std::string message_of(int error) {
@@ -27,78 +30,105 @@ std::string message_of(int error) {
   return reinterpret_cast<const char*>(text.data());
 }
 
-pcre2_match_context* limits_of(uint32_t steps) {
-  pcre2_match_context* limits = pcre2_match_context_create(nullptr);
-  if (limits == nullptr) return nullptr;
-  pcre2_set_match_limit(limits, steps);
-  pcre2_set_heap_limit(limits, kHeapKibMax);
-  return limits;
+absl::Status cannot_cut(int error, size_t bytes, const std::string& place) {
+  if (error != PCRE2_ERROR_MATCHLIMIT && error != PCRE2_ERROR_HEAPLIMIT) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(place, ": cannot cut the text: ", message_of(error)));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(place, ": its regular expression takes too long to cut ", bytes,
+                   " bytes of text (", message_of(error),
+                   "); write it so that a match can be found in one way only, or use another "
+                   "tokenizer"));
 }
+
+/// Looks for matches in one text.
+class Matcher {
+ public:
+  Matcher(const pcre2_code* code, std::string_view text, MatchBudget& budget)
+      : code_(code),
+        text_(text),
+        budget_(budget),
+        found_(pcre2_match_data_create_from_pattern(code, nullptr), pcre2_match_data_free),
+        limits_(pcre2_match_context_create(nullptr), pcre2_match_context_free) {
+    if (limits_ != nullptr) pcre2_set_heap_limit(limits_.get(), kHeapKibMax);
+  }
+  bool has_memory() const { return found_ != nullptr && limits_ != nullptr; }
+
+  /// PCRE2's result for the first match from `start` on. How many steps it took PCRE2 does not say:
+  /// one that takes more than all may is tried again with more, and the text pays for each try.
+  int find(size_t start) {
+    int result = find_within(start, kMatchSteps);
+    for (uint64_t steps = kMatchSteps; result == PCRE2_ERROR_MATCHLIMIT && budget_.steps > 0;) {
+      steps = std::min({steps * kTryGrowth, budget_.steps, uint64_t{UINT32_MAX}});
+      budget_.steps -= steps;
+      result = find_within(start, static_cast<uint32_t>(steps));
+    }
+    if (result >= 0) options_ = PCRE2_NO_UTF_CHECK;  // It has been checked by now.
+    return result;
+  }
+  /// Begin and end of what has been found.
+  const PCRE2_SIZE* ends() const { return pcre2_get_ovector_pointer(found_.get()); }
+
+ private:
+  int find_within(size_t start, uint32_t steps) {
+    pcre2_set_match_limit(limits_.get(), steps);
+    return pcre2_match(code_, reinterpret_cast<PCRE2_SPTR>(text_.data()), text_.size(), start,
+                       options_, found_.get(), limits_.get());
+  }
+
+  const pcre2_code* code_;
+  std::string_view text_;
+  MatchBudget& budget_;
+  uint32_t options_ = 0;
+  std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> found_;
+  std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)> limits_;
+};
 
 }  // namespace
 
+MatchBudget::MatchBudget(size_t text_bytes) : steps(kByteSteps * text_bytes) {}
+
 struct Pattern::Compiled {
+  std::string place;
   pcre2_code* code = nullptr;
-  pcre2_match_context* limits = nullptr;
-  pcre2_match_context* slow_limits = nullptr;
-  ~Compiled() {
-    pcre2_match_context_free(limits);
-    pcre2_match_context_free(slow_limits);
-    pcre2_code_free(code);
-  }
+  ~Compiled() { pcre2_code_free(code); }
 };
 
 Pattern::Pattern(std::unique_ptr<Compiled> compiled) : compiled_(std::move(compiled)) {}
 Pattern::~Pattern() = default;
 
-absl::StatusOr<std::unique_ptr<Pattern>> Pattern::compile(const std::string& expression) {
+absl::StatusOr<std::unique_ptr<Pattern>> Pattern::compile(const std::string& expression,
+                                                          const std::string& place) {
   if (expression.size() > kExpressionBytesMax) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a regular expression of ", expression.size(), " bytes"));
+        absl::StrCat(place, ": a regular expression of ", expression.size(), " bytes"));
   }
   int error = 0;
   PCRE2_SIZE offset = 0;
   auto compiled = std::make_unique<Compiled>();
+  compiled->place = place;
   compiled->code =
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
                     PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr);
   if (compiled->code == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat("regular expression: ", message_of(error), ", at byte ", offset));
-  }
-  compiled->limits = limits_of(kMatchSteps);
-  compiled->slow_limits = limits_of(kSlowMatchSteps);
-  if (compiled->limits == nullptr || compiled->slow_limits == nullptr) {
-    return absl::ResourceExhaustedError("no memory for a match");
+        absl::StrCat(place, ": regular expression: ", message_of(error), ", at byte ", offset));
   }
   return std::make_unique<Pattern>(std::move(compiled));
 }
 
-absl::Status Pattern::cut(std::string_view text,
+absl::Status Pattern::cut(std::string_view text, MatchBudget& budget,
                           const std::function<absl::Status(std::string_view)>& take) const {
-  using MatchData = std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)>;
-  const MatchData match(pcre2_match_data_create_from_pattern(compiled_->code, nullptr),
-                        pcre2_match_data_free);
-  if (match == nullptr) return absl::ResourceExhaustedError("no memory for a match");
+  Matcher matcher(compiled_->code, text, budget);
+  if (!matcher.has_memory()) return absl::ResourceExhaustedError("no memory for a match");
   size_t done = 0;   // What has been taken.
   size_t start = 0;  // Where the next match is looked for.
-  uint32_t options = 0;
-  int slow_matches = 0;
   while (done < text.size()) {
-    const auto match_within = [&](pcre2_match_context* limits) {
-      return pcre2_match(compiled_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                         start, options, match.get(), limits);
-    };
-    int found = match_within(compiled_->limits);
-    if (found == PCRE2_ERROR_MATCHLIMIT && ++slow_matches <= kSlowMatchesMax) {
-      found = match_within(compiled_->slow_limits);
-    }
+    const int found = matcher.find(start);
     if (found == PCRE2_ERROR_NOMATCH) break;
-    if (found < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("cannot cut the text: ", message_of(found)));
-    }
-    options = PCRE2_NO_UTF_CHECK;  // It has been checked by now.
-    const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(match.get());
+    if (found < 0) return cannot_cut(found, text.size(), compiled_->place);
+    const PCRE2_SIZE* ends = matcher.ends();
     if (ends[1] <= ends[0]) {  // An empty match cuts nothing; the next one begins further on.
       start = ends[0] + 1;
       while (start < text.size() && (static_cast<unsigned char>(text[start]) & 0xc0) == 0x80) {

@@ -1,5 +1,7 @@
 #include "gpu/text/pre_tokenizer.hpp"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "gpu/files/json_file.hpp"
 #include "plans/base/status_macros.hpp"
@@ -95,28 +97,27 @@ absl::Status PreTokenizer::add_byte_level(const Json& json, const std::string& p
 }
 
 absl::Status PreTokenizer::add_pattern(const std::string& expression, const std::string& path) {
-  auto pattern = Pattern::compile(expression);
-  if (!pattern.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": pre_tokenizer: ", std::string(pattern.status().message())));
-  }
-  steps_.push_back(*std::move(pattern));
+  SKEIN_ASSIGN_OR_RETURN(std::shared_ptr<const Pattern> pattern,
+                         Pattern::compile(expression, absl::StrCat(path, ": pre_tokenizer")));
+  steps_.push_back(std::move(pattern));
   return absl::OkStatus();
 }
 
 absl::Status PreTokenizer::cut(std::string_view text,
                                const std::function<absl::Status(std::string_view)>& take) const {
   if (text.empty()) return absl::OkStatus();
-  if (adds_space_ && text.front() != ' ') return cut_from(0, " " + std::string(text), take);
-  return cut_from(0, text, take);
+  MatchBudget budget(text.size());
+  if (adds_space_ && text.front() != ' ') return cut_from(0, " " + std::string(text), budget, take);
+  return cut_from(0, text, budget, take);
 }
 
 absl::Status PreTokenizer::cut_from(
-    size_t step, std::string_view text,
+    size_t step, std::string_view text, MatchBudget& budget,
     const std::function<absl::Status(std::string_view)>& take) const {
   if (step == steps_.size()) return take(text);
-  return steps_[step]->cut(text,
-                           [&](std::string_view piece) { return cut_from(step + 1, piece, take); });
+  return steps_[step]->cut(text, budget, [&](std::string_view piece) {
+    return cut_from(step + 1, piece, budget, take);
+  });
 }
 
 }  // namespace skein::gpu

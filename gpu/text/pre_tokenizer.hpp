@@ -23,7 +23,8 @@ class PreTokenizer {
   /// DataLoss if a field is missing. `path` is the file's, for messages.
   static absl::StatusOr<PreTokenizer> read(const nlohmann::json& json, const std::string& path);
 
-  /// Calls `take` for each piece, in order. InvalidArgument as `Pattern::cut`.
+  /// Calls `take` for each piece, in order; in time in proportion to the text's length.
+  /// InvalidArgument as `Pattern::cut`.
   absl::Status cut(std::string_view text,
                    const std::function<absl::Status(std::string_view)>& take) const;
 
@@ -31,7 +32,7 @@ class PreTokenizer {
   absl::Status add(const nlohmann::json& json, const std::string& path);
   absl::Status add_byte_level(const nlohmann::json& json, const std::string& path);
   absl::Status add_pattern(const std::string& expression, const std::string& path);
-  absl::Status cut_from(size_t step, std::string_view text,
+  absl::Status cut_from(size_t step, std::string_view text, MatchBudget& budget,
                         const std::function<absl::Status(std::string_view)>& take) const;
 
   /// One after the other: each cuts the pieces of the one before.

@@ -12,6 +12,7 @@
 namespace skein::gpu {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using Json = nlohmann::json;
 
@@ -155,8 +156,9 @@ TEST(ByteAlphabet, WritesEachByteAsACharacterAndBack) {
 TEST(Pattern, CutsTextIntoMatchesAndTheRest) {
   const auto cut = [](const std::string& expression, const std::string& text) {
     std::vector<std::string> pieces;
-    const auto pattern = Pattern::compile(expression).value();
-    const absl::Status status = pattern->cut(text, [&pieces](std::string_view piece) {
+    const auto pattern = Pattern::compile(expression, "here").value();
+    MatchBudget budget(text.size());
+    const absl::Status status = pattern->cut(text, budget, [&pieces](std::string_view piece) {
       pieces.emplace_back(piece);
       return absl::OkStatus();
     });
@@ -168,18 +170,53 @@ TEST(Pattern, CutsTextIntoMatchesAndTheRest) {
   EXPECT_THAT(cut("x", ""), testing::IsEmpty());
 }
 
-/// Each piece is found within a limit, but with all of them one would wait for minutes.
-TEST(Pattern, GivesUpATextThatTakesTooLong) {
-  const auto pattern = Pattern::compile("(?:a+)+b|.").value();
+absl::Status try_to_cut(const std::string& expression, const std::string& text,
+                        MatchBudget& budget) {
   const auto take = [](std::string_view) { return absl::OkStatus(); };
+  return Pattern::compile(expression, "t.json: pre_tokenizer").value()->cut(text, budget, take);
+}
+
+/// Each match ends some time, but for all of them one would wait for minutes.
+TEST(Pattern, GivesUpATextThatTakesTooLong) {
   std::string text;
   for (int n = 0; n < 200; ++n) text += std::string(18, 'a') + " ";
-  const absl::Status status = pattern->cut(text, take);
+  MatchBudget budget(text.size());
+  // A step takes from 30 to 100 ns.
+  EXPECT_LE(budget.steps, 10'000'000);
+  const absl::Status status = try_to_cut("(?:a+)+b|.", text, budget);
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-  // Words that are merely long are no reason.
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("t.json: pre_tokenizer: "), HasSubstr("3800 bytes of text")));
+  EXPECT_EQ(budget.steps, 0u) << "nothing is left for another match";
+}
+
+TEST(Pattern, WordsThatAreMerelyLongAreCut) {
   const std::string words = std::string(100'000, 'a') + " " + std::string(100'000, 'a');
-  EXPECT_TRUE(Pattern::compile("a+| ").value()->cut(words, take).ok());
-  EXPECT_TRUE(Pattern::compile(" ?[^\\s\\p{L}\\p{N}]+|(?:a|aa)+| ").value()->cut(words, take).ok());
+  for (const char* expression :
+       {"a+| ", " ?[^\\s\\p{L}\\p{N}]+|(?:a|aa)+| ", "\\s*[\\r\\n]+|\\p{Lu}*\\p{L}+x|\\p{L}+"}) {
+    MatchBudget budget(words.size());
+    const absl::Status status = try_to_cut(expression, words, budget);
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+/// A text of many pieces, each cut once more, has no more steps than one of a single piece.
+TEST(Tokenizer, GivesUpATextThatTakesTooLongAndNamesTheFile) {
+  const Json all = golden();
+  Json slow = changed(all, "llama3");
+  const Json words = {
+      {"type", "Split"}, {"pattern", {{"Regex", "a+| "}}}, {"behavior", "Isolated"}};
+  Json nested = words;
+  nested["pattern"]["Regex"] = "(?:a+)+b|.";
+  slow["pre_tokenizer"]["pretokenizers"] = {
+      words, nested, {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}};
+  const auto tokenizer = Tokenizer::parse(slow, "t.json");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  std::string text;
+  for (int n = 0; n < 200; ++n) text += std::string(18, 'a') + " ";
+  const absl::Status status = (*tokenizer)->encode(text).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("t.json: pre_tokenizer: "));
 }
 
 }  // namespace
