@@ -17,6 +17,7 @@
 #include "gpu/checkpoint/model_config.hpp"
 #include "gpu/checkpoint/safetensors.hpp"
 #include "gpu/checkpoint/text_files.hpp"
+#include "gpu/checkpoint/weights_folder.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "plans/base/status_macros.hpp"
 
@@ -60,6 +61,7 @@ absl::Status write_file(const ModelSource& source, const std::vector<plans::Para
     SKEIN_RETURN_IF_ERROR(check(signals));
     values.emplace_back(static_cast<size_t>(plans::element_count(spec)));
     SKEIN_RETURN_IF_ERROR(source.read(spec.name, values.back()));
+    SKEIN_RETURN_IF_ERROR(gpu::check_finite_values(source.folder(), spec.name, values.back()));
   }
   for (size_t n = 0; n < specs.size(); ++n) {
     tensors.push_back({specs[n].name, specs[n].shape, values[n]});

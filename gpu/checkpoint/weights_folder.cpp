@@ -160,14 +160,20 @@ absl::Status WeightsFolder::check_finite() const {
     if (each.tied_copy) continue;
     values.resize(static_cast<size_t>(plans::element_count(each)));
     SKEIN_RETURN_IF_ERROR(read(each.name, values));
-    const auto bad = std::find_if_not(values.begin(), values.end(),
-                                      [](float value) { return std::isfinite(value); });
-    if (bad == values.end()) continue;
-    return absl::DataLossError(absl::StrCat(
-        folder_, ": tensor ", each.name, " has ", *bad, " at ", bad - values.begin(),
-        "; weights that are no finite numbers cannot be trained, take them from elsewhere"));
+    SKEIN_RETURN_IF_ERROR(check_finite_values(folder_, each.name, values));
   }
   return absl::OkStatus();
+}
+
+absl::Status check_finite_values(const std::string& folder, const std::string& tensor,
+                                 std::span<const float> values) {
+  const auto bad = std::find_if_not(values.begin(), values.end(),
+                                    [](float value) { return std::isfinite(value); });
+  if (bad == values.end()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      folder, ": tensor ", tensor, " has ", *bad, " at ", bad - values.begin(),
+      "; weights that are no finite numbers are of no use, take others, as those of an earlier "
+      "checkpoint"));
 }
 
 absl::StatusOr<std::string> import_weights(const WeightsFolder& weights, const plans::JobSpec& job,

@@ -56,6 +56,11 @@ class WeightsFolder {
   std::map<std::string, Place> places_;         // By parameter.
 };
 
+/// DataLoss names the first of a tensor's values that is no finite number, as where training has
+/// diverged. `folder` is where the tensor is from.
+absl::Status check_finite_values(const std::string& folder, const std::string& tensor,
+                                 std::span<const float> values);
+
 /// Makes the run's checkpoint of step 0 of the weights, with moments of zero: a shard for each
 /// layer, one in memory at a time. Returns its path. `state` is that of step 0; `check_use` holds
 /// of `job.model`. Unavailable   it cannot be written. Else as `WeightsFolder::read`.

@@ -1,0 +1,105 @@
+#include "cli/verbs/model_source.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/cli/verbs/small_checkpoints.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace skein::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// A run that saves a checkpoint and deletes the one before, as often as it is asked to.
+class ModelSourceTest : public testing::Test {
+ protected:
+  ModelSourceTest() { save(); }
+  void save() {
+    ++steps_;
+    const auto saved = save_small_checkpoint(run_.path(), steps_, static_cast<float>(steps_));
+    ASSERT_TRUE(saved.ok()) << saved.status();
+    newest_ = *saved;
+  }
+  std::string checkpoint(uint64_t steps) const {
+    return run_.file("checkpoint/step-0000000" + std::to_string(steps));
+  }
+
+  tests::TemporaryFolder run_;
+  uint64_t steps_ = 0;
+  std::string newest_;
+};
+
+TEST_F(ModelSourceTest, BeginsAnewWhenTheRunDeletesWhatIsBeingRead) {
+  std::vector<std::string> read;
+  const auto read_beside = [&](const ModelSource& source) -> absl::Status {
+    read.push_back(source.folder());
+    if (read.size() > 1) return absl::OkStatus();
+    save();
+    return absl::NotFoundError("a file beside it is not there");
+  };
+  const auto source = ModelSource::open(run_.path(), read_beside);
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_THAT(read, ElementsAre(checkpoint(1), checkpoint(2)));
+  EXPECT_EQ(source->folder(), checkpoint(2));
+  std::vector<float> weight(10);
+  ASSERT_TRUE(source->read("transformer.wte.weight", weight).ok());
+  EXPECT_EQ(weight, std::vector<float>(10, 2.0F));
+}
+
+/// What has been read so far is of a checkpoint whose tensors cannot be read any more.
+TEST_F(ModelSourceTest, BeginsAnewAlsoWhereAllFilesBesideItCouldBeRead) {
+  int calls = 0;
+  const auto read_beside = [&](const ModelSource&) {
+    if (++calls == 1) save();
+    return absl::OkStatus();
+  };
+  const auto source = ModelSource::open(run_.path(), read_beside);
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(source->folder(), checkpoint(2));
+}
+
+TEST_F(ModelSourceTest, AnErrorThatIsNoDeletionIsNotTriedAgain) {
+  int calls = 0;
+  const auto read_beside = [&](const ModelSource&) {
+    ++calls;
+    return absl::DataLossError("a file beside it is damaged");
+  };
+  const absl::Status status = ModelSource::open(run_.path(), read_beside).status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("is damaged"));
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(ModelSourceTest, ARunThatDeletesEachOneIsGivenUp) {
+  int calls = 0;
+  const auto read_beside = [&](const ModelSource&) {
+    ++calls;
+    save();
+    return absl::NotFoundError("a file beside it is not there");
+  };
+  const absl::Status status = ModelSource::open(run_.path(), read_beside).status();
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
+  EXPECT_GT(calls, 1);
+  EXPECT_LT(calls, 10);
+}
+
+/// Nothing newer stands for a checkpoint that is named itself.
+TEST_F(ModelSourceTest, ACheckpointThatIsNamedAndGoneIsAnError) {
+  const std::string named = newest_;
+  const auto read_beside = [&](const ModelSource&) {
+    fs::remove_all(named);
+    return absl::OkStatus();
+  };
+  EXPECT_FALSE(ModelSource::open(named, read_beside).ok());
+}
+
+}  // namespace
+}  // namespace skein::cli
