@@ -15,6 +15,8 @@ namespace {
 
 /// Those of known tokenizers have a few hundred bytes.
 constexpr size_t kExpressionBytesMax = 16 << 10;
+/// Those have a few; each step copies what all groups have matched.
+constexpr uint32_t kGroupsMax = 64;
 /// Steps that each match may take: those of known tokenizers take up to 32.
 constexpr uint32_t kMatchSteps = 200;
 /// Steps beyond these that a text has for each of its bytes: very long words take 2. Some 10
@@ -114,6 +116,13 @@ absl::StatusOr<std::unique_ptr<Pattern>> Pattern::compile(const std::string& exp
   if (compiled->code == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat(place, ": regular expression: ", message_of(error), ", at byte ", offset));
+  }
+  uint32_t groups = 0;
+  pcre2_pattern_info(compiled->code, PCRE2_INFO_CAPTURECOUNT, &groups);
+  if (groups > kGroupsMax) {
+    return absl::InvalidArgumentError(absl::StrCat(place, ": a regular expression of ", groups,
+                                                   " groups, at most ", kGroupsMax,
+                                                   "; write (?:...) for (...)"));
   }
   return std::make_unique<Pattern>(std::move(compiled));
 }

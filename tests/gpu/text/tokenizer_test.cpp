@@ -176,6 +176,14 @@ absl::Status try_to_cut(const std::string& expression, const std::string& text,
   return Pattern::compile(expression, "t.json: pre_tokenizer").value()->cut(text, budget, take);
 }
 
+TEST(Pattern, RefusesAnExpressionOfManyGroups) {
+  std::string expression;
+  for (int n = 0; n < 64; ++n) expression += "(a)";
+  EXPECT_TRUE(Pattern::compile(expression, "here").ok());
+  const absl::Status status = Pattern::compile(expression + "(a)", "here").status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("here: a regular expression of 65 groups"));
+}
+
 /// Each match ends some time, but for all of them one would wait for minutes.
 TEST(Pattern, GivesUpATextThatTakesTooLong) {
   std::string text;
