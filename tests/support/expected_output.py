@@ -1,4 +1,5 @@
-"""Runs a program and compares its output with the block behind "prints" in its page:
+"""Runs a program and compares its output with the block behind "prints" in its page, or the beginning
+of its output with the block behind "begins with":
 expected_output.py README.md PROGRAM [ARGUMENT ...]"""
 import re
 import subprocess
@@ -8,12 +9,15 @@ import sys
 def main():
     page, *command = sys.argv[1:]
     with open(page, encoding="utf-8") as file:
-        blocks = re.findall(r"prints[^\n]*\n+```\n(.*?)```", file.read(), re.DOTALL)
+        blocks = re.findall(r"(prints|begins with)[^\n]*\n+```\n(.*?)```", file.read(), re.DOTALL)
     if len(blocks) != 1:
-        sys.exit(f"{page}: {len(blocks)} blocks behind \"prints\", expected one")
+        sys.exit(f"{page}: {len(blocks)} blocks behind \"prints\" or \"begins with\", expected one")
+    (verb, expected), = blocks
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    if printed != blocks[0]:
-        sys.exit(f"{page} says\n{blocks[0]}\nand the program prints\n{printed}")
+    if verb == "begins with":
+        printed = printed[:len(expected)]
+    if printed != expected:
+        sys.exit(f"{page} says\n{expected}\nand the program prints\n{printed}")
 
 
 main()
