@@ -19,22 +19,26 @@ bool is_token(const nlohmann::json& json) {
 
 }  // namespace
 
+absl::StatusOr<std::set<int32_t>> parse_end_tokens(const nlohmann::json& value,
+                                                   const std::string& path) {
+  const auto all = value.is_array() ? value : nlohmann::json::array({value});
+  std::set<int32_t> tokens;
+  for (const nlohmann::json& token : all) {
+    if (!is_token(token)) {
+      return absl::DataLossError(absl::StrCat(path, ": ", kKey, " is no token number"));
+    }
+    tokens.insert(token.get<int32_t>());
+  }
+  return tokens;
+}
+
 absl::StatusOr<std::set<int32_t>> read_end_tokens(const std::string& folder) {
   for (const char* name : {kGenerationConfigName, kConfigName}) {
     const std::string path = absl::StrCat(folder, "/", name);
     if (std::error_code error; !std::filesystem::exists(path, error)) continue;
     SKEIN_ASSIGN_OR_RETURN(const nlohmann::json json, read_json(path));
-    const auto found = json.find(kKey);
-    if (found == json.end() || found->is_null()) continue;
-    const auto all = found->is_array() ? *found : nlohmann::json::array({*found});
-    std::set<int32_t> tokens;
-    for (const nlohmann::json& token : all) {
-      if (!is_token(token)) {
-        return absl::DataLossError(absl::StrCat(path, ": ", kKey, " is no token number"));
-      }
-      tokens.insert(token.get<int32_t>());
-    }
-    return tokens;
+    const nlohmann::json& value = field_or_null(json, kKey);
+    if (!value.is_null()) return parse_end_tokens(value, path);
   }
   return std::set<int32_t>();
 }
