@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Text becomes token files that a job trains on. All of it needs Hugging Face's `tokenizers`; without
 it only the refusals are looked at, and the rest is said to be skipped."""
+import contextlib
 import json
 import os
 import signal
@@ -118,9 +119,12 @@ def stopped(program, python):
         with open(pipe, "w", encoding="utf-8") as file:
             file.write("the geese")
             file.flush()
-            process.terminate()
-            error = process.stderr.read()
-        code = process.wait()
+            # Python does not wake for a signal that comes just before it begins to read.
+            while process.poll() is None:
+                process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=2)
+        error, code = process.stderr.read(), process.returncode
     program.expect("SIGTERM ends it, and nothing is left", code == 128 + signal.SIGTERM and error == "" and
                    not any(name.startswith("stopped") for name in os.listdir(program.folder)), f"{code} {error}")
 
