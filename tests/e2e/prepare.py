@@ -53,6 +53,7 @@ def without_library(program):
 
 
 def with_library(program, python):
+    """Returns the checkpoint of a run on the data in long-out."""
     with open(os.path.join(SOURCE, "tests/golden/text/tokenizers.json"), encoding="utf-8") as file:
         golden = json.load(file)
     program.write("model/tokenizer.json", json.dumps(golden["base"]))
@@ -108,6 +109,26 @@ def with_library(program, python):
         program.expect_refusal(claim, code, words, prepare(program, "bad", *given, *common, python=python))
         program.expect(f"{claim}, and nothing is left",
                        not any(name.startswith("bad") for name in os.listdir(program.folder)))
+    return checkpoint
+
+
+def moved(program, checkpoint):
+    """Data of which only the manifest says which tokenizer they were prepared with."""
+    data = ["--data.dataset", "tokens", "--data.path", "long-out/manifest.json"]
+    os.remove(os.path.join(program.folder, "long-out", "tokenizer.json"))
+    judged = program.run("eval", checkpoint, *data)
+    program.expect("a digest is enough", judged.returncode == 0, judged.stderr)
+    manifest = os.path.join(program.folder, "long-out", "manifest.json")
+    with open(manifest, encoding="utf-8") as file:
+        other = json.load(file)
+    other["tokenizer"]["sha256"] = "0" * 64
+    program.write("long-out/manifest.json", json.dumps(other))
+    program.expect_refusal("eval refuses data of another tokenizer", USAGE, ["manifest.json", "SHA-256"],
+                           program.run("eval", checkpoint, *data))
+    trained = program.run("train", os.path.join(SOURCE, "tests/support/small_job.toml"), "--model.from", checkpoint,
+                          "--job.dump_folder", "other", "--model.vocab_size", "328", *data)
+    program.expect_refusal("and so does train", USAGE, ["manifest.json", "SHA-256"], trained)
+    program.expect("and leaves no run", not os.path.exists(os.path.join(program.folder, "other")))
 
 
 def stopped(program, python):
@@ -133,7 +154,7 @@ def main():
     program = Program()
     without_library(program)
     if os.path.exists(TOKENIZERS_PYTHON):
-        with_library(program, TOKENIZERS_PYTHON)
+        moved(program, with_library(program, TOKENIZERS_PYTHON))
         stopped(program, TOKENIZERS_PYTHON)
     elif program.failures == 0:
         print("skipped: all but the refusals needs Hugging Face's tokenizers; cmake/install-tokenizers.sh "
