@@ -161,8 +161,8 @@ struct TokenSpec {
   bool depth_first = true;  // The deepest sub-model's tokens go first; else whichever is oldest.
   bool own_buckets = true;  // A worker helps others only when it has nothing left of its own.
   int64_t ahead = 2;        // Tokens that a worker is granted before it has computed them.
-  /// Steps for which each of the plans that promise most is tried, where the planner chooses; 0: the
-  /// one that promises most is taken.
+  /// Steps for which each of the plans that promise most is tried, where the planner chooses; 0:
+  /// the one that promises most is taken.
   int64_t trial_steps = 0;
   bool operator==(const TokenSpec&) const = default;
 };
