@@ -15,8 +15,8 @@
 #include "cli/report/number_text.hpp"
 #include "cli/verbs/eval_data.hpp"
 #include "cli/verbs/model_memory.hpp"
-#include "cli/verbs/model_source.hpp"
 #include "cli/verbs/model_text.hpp"
+#include "gpu/checkpoint/model_source.hpp"
 #include "gpu/checkpoint/text_files.hpp"
 #include "gpu/data/token_data.hpp"
 #include "gpu/device.hpp"
@@ -41,7 +41,7 @@ absl::Status check(const EvalOptions& options) {
 }
 
 /// Tokens of a window.
-absl::StatusOr<int64_t> find_seq_len(const EvalOptions& options, const ModelSource& source) {
+absl::StatusOr<int64_t> find_seq_len(const EvalOptions& options, const gpu::ModelSource& source) {
   const int64_t positions = source.model().positions;
   const int64_t untrained = std::min(positions, kUntrainedSeqLenMax);
   const int64_t seq_len =
@@ -63,7 +63,7 @@ absl::StatusOr<std::unique_ptr<gpu::TokenData>> open_data(const plans::DataSpec&
 }
 
 /// What the tokens of the data stand for. A tokenizer that is not followed leaves that unknown.
-absl::StatusOr<ModelText> text_of(const plans::DataSpec& data, const ModelSource& source) {
+absl::StatusOr<ModelText> text_of(const plans::DataSpec& data, const gpu::ModelSource& source) {
   constexpr int64_t kBytes = 256;
   if (data.dataset != "tokens") return ModelText::open("", kBytes, /*is_numbers=*/false);
   const int64_t vocab_size = source.model().vocab_size;
@@ -71,7 +71,7 @@ absl::StatusOr<ModelText> text_of(const plans::DataSpec& data, const ModelSource
   return absl::IsInvalidArgument(text.status()) ? ModelText::open("", vocab_size, true) : text;
 }
 
-gpu::StageModelOptions whole_model(const ModelSource& source, int64_t seq_len, int64_t batch) {
+gpu::StageModelOptions whole_model(const gpu::ModelSource& source, int64_t seq_len, int64_t batch) {
   gpu::StageModelOptions stage;
   stage.model = source.model();
   stage.layers = {0, plans::layer_count(stage.model)};
@@ -97,7 +97,7 @@ absl::Status check_memory(const gpu::StageModelOptions& stage, const gpu::Device
 /// The whole model on one device, for so many windows at once.
 class Evaluator {
  public:
-  static absl::StatusOr<std::unique_ptr<Evaluator>> create(const ModelSource& source,
+  static absl::StatusOr<std::unique_ptr<Evaluator>> create(const gpu::ModelSource& source,
                                                            int64_t seq_len,
                                                            const EvalOptions& options) {
     auto evaluator = std::make_unique<Evaluator>();
@@ -199,13 +199,13 @@ absl::Status evaluate(const EvalOptions& options, std::ostream& out) {
   SKEIN_RETURN_IF_ERROR(check(options));
   EvalData found;
   ModelText text;
-  const auto read_beside = [&](const ModelSource& source) -> absl::Status {
+  const auto read_beside = [&](const gpu::ModelSource& source) -> absl::Status {
     SKEIN_ASSIGN_OR_RETURN(found, find_eval_data(source.folder(), options.data));
     SKEIN_ASSIGN_OR_RETURN(text, text_of(found.spec, source));
     return gpu::check_same_tokens({source.folder()}, found.spec);
   };
-  SKEIN_ASSIGN_OR_RETURN(const ModelSource source,
-                         ModelSource::open(options.checkpoint, read_beside));
+  SKEIN_ASSIGN_OR_RETURN(const gpu::ModelSource source,
+                         gpu::ModelSource::open(options.checkpoint, read_beside));
   SKEIN_ASSIGN_OR_RETURN(const int64_t seq_len, find_seq_len(options, source));
   SKEIN_ASSIGN_OR_RETURN(const auto data,
                          open_data(found.spec, seq_len, source.model().vocab_size));

@@ -22,8 +22,8 @@ struct EvalOptions {
 
 /// What a model predicts of some data, window by window: the mean loss of a token in nats, the
 /// perplexity, which is its exponential, and bits for each byte of the text.
-/// Errors of `ModelSource`, `find_eval_data` and `gpu::TokenData`; InvalidArgument for options out
-/// of range; ResourceExhausted if the machine has too little memory.
+/// Errors of `gpu::ModelSource`, `find_eval_data` and `gpu::TokenData`; InvalidArgument for options
+/// out of range; ResourceExhausted if the machine has too little memory.
 absl::Status evaluate(const EvalOptions& options, std::ostream& out);
 
 }  // namespace skein::cli

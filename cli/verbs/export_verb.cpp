@@ -12,9 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "cli/config/json_text.hpp"
 #include "cli/report/number_text.hpp"
-#include "cli/verbs/model_source.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/model_config.hpp"
+#include "gpu/checkpoint/model_source.hpp"
 #include "gpu/checkpoint/safetensors.hpp"
 #include "gpu/checkpoint/text_files.hpp"
 #include "gpu/checkpoint/weights_folder.hpp"
@@ -53,8 +53,9 @@ absl::Status check(Signals& signals) {
   return absl::CancelledError("stopped by a signal: nothing is written");
 }
 
-absl::Status write_file(const ModelSource& source, const std::vector<plans::ParameterSpec>& specs,
-                        Signals& signals, const std::string& path) {
+absl::Status write_file(const gpu::ModelSource& source,
+                        const std::vector<plans::ParameterSpec>& specs, Signals& signals,
+                        const std::string& path) {
   std::vector<std::vector<float>> values;
   std::vector<gpu::TensorToWrite> tensors;
   for (const plans::ParameterSpec& spec : specs) {
@@ -69,7 +70,7 @@ absl::Status write_file(const ModelSource& source, const std::vector<plans::Para
   return gpu::write_safetensors(path, tensors).status();
 }
 
-absl::Status write_all(const ModelSource& source, const std::vector<gpu::TextFile>& text_files,
+absl::Status write_all(const gpu::ModelSource& source, const std::vector<gpu::TextFile>& text_files,
                        int64_t bytes_max, Signals& signals, const std::string& folder) {
   const auto files = cut(source.model(), bytes_max);
   const auto count = static_cast<int>(files.size());
@@ -109,12 +110,12 @@ absl::Status export_model(const ExportOptions& options, Signals& signals, std::o
         absl::StrCat(options.out, " is there already; name another folder, or remove it"));
   }
   std::vector<gpu::TextFile> text_files;
-  const auto read_beside = [&](const ModelSource& opened) -> absl::Status {
+  const auto read_beside = [&](const gpu::ModelSource& opened) -> absl::Status {
     SKEIN_ASSIGN_OR_RETURN(text_files, gpu::find_text_files({opened.folder()}));
     return absl::OkStatus();
   };
-  SKEIN_ASSIGN_OR_RETURN(const ModelSource source,
-                         ModelSource::open(options.checkpoint, read_beside));
+  SKEIN_ASSIGN_OR_RETURN(const gpu::ModelSource source,
+                         gpu::ModelSource::open(options.checkpoint, read_beside));
   const std::string partial = absl::StrCat(target.string(), ".", getpid(), ".tmp");
   fs::create_directories(partial, error);
   if (error) {

@@ -17,8 +17,8 @@ struct ExportOptions {
 
 /// Writes a model without anything of training as a folder in Hugging Face's form: config.json,
 /// model.safetensors or several files with an index, the tokenizer, generation_config.json. The
-/// folder is there as a whole or not at all. Errors of `ModelSource`; InvalidArgument if `out` is
-/// there already, DataLoss if a weight is no finite number, Cancelled after a signal.
+/// folder is there as a whole or not at all. Errors of `gpu::ModelSource`; InvalidArgument if `out`
+/// is there already, DataLoss if a weight is no finite number, Cancelled after a signal.
 absl::Status export_model(const ExportOptions& options, Signals& signals, std::ostream& out);
 
 }  // namespace skein::cli

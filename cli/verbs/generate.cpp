@@ -9,9 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "actors/printing/stderr_lines.hpp"
 #include "cli/verbs/model_parts.hpp"
-#include "cli/verbs/model_source.hpp"
 #include "cli/verbs/model_text.hpp"
 #include "gpu/checkpoint/generation_config.hpp"
+#include "gpu/checkpoint/model_source.hpp"
 #include "gpu/device.hpp"
 #include "gpu/model/decoder.hpp"
 #include "gpu/model/decoder_pipeline.hpp"
@@ -44,7 +44,7 @@ int64_t added_max(int64_t prompt_tokens, int64_t window, int64_t tokens) {
 /// The model on its devices, and the sequence that it has seen.
 class Sampler {
  public:
-  static absl::StatusOr<std::unique_ptr<Sampler>> create(const ModelSource& source,
+  static absl::StatusOr<std::unique_ptr<Sampler>> create(const gpu::ModelSource& source,
                                                          const DecodingNeed& need,
                                                          const DeviceNames& names) {
     auto sampler = std::make_unique<Sampler>();
@@ -83,15 +83,15 @@ absl::Status generate(const GenerateOptions& options, std::ostream& out) {
   SKEIN_RETURN_IF_ERROR(check(options));
   ModelText text;
   std::set<int32_t> ends;
-  const auto read_beside = [&](const ModelSource& source) -> absl::Status {
+  const auto read_beside = [&](const gpu::ModelSource& source) -> absl::Status {
     SKEIN_ASSIGN_OR_RETURN(
         text, ModelText::open(source.folder(), source.model().vocab_size, options.is_numbers));
     if (!options.stops) return absl::OkStatus();
     SKEIN_ASSIGN_OR_RETURN(ends, gpu::read_end_tokens(source.folder()));
     return absl::OkStatus();
   };
-  SKEIN_ASSIGN_OR_RETURN(const ModelSource source,
-                         ModelSource::open(options.checkpoint, read_beside));
+  SKEIN_ASSIGN_OR_RETURN(const gpu::ModelSource source,
+                         gpu::ModelSource::open(options.checkpoint, read_beside));
   const int64_t vocab_size = source.model().vocab_size;
   SKEIN_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, text.encode(options.prompt));
   const auto prompt_tokens = static_cast<int64_t>(tokens.size());

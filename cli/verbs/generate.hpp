@@ -27,7 +27,7 @@ struct GenerateOptions {
 /// Draws text from a trained model and writes it as it is drawn: UTF-8 where `ModelText` has text,
 /// else token numbers separated by spaces, for which the prompt must be numbers too.
 /// The model's layers are cut over the devices; which device has which is said on standard error,
-/// unless there is but one and it is the processor. Errors of `ModelSource`, `ModelText`,
+/// unless there is but one and it is the processor. Errors of `gpu::ModelSource`, `ModelText`,
 /// `open_devices` and `cut_model`; InvalidArgument for options out of range.
 absl::Status generate(const GenerateOptions& options, std::ostream& out);
 

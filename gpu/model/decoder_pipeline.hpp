@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "gpu/device.hpp"
 #include "gpu/model/decoder.hpp"
+#include "gpu/model/sequence_model.hpp"
 #include "plans/job/model_spec.hpp"
 
 namespace skein::gpu {
@@ -16,7 +17,7 @@ namespace skein::gpu {
 /// A whole model that draws text, its layers cut over devices of this process, which compute one
 /// after the other. Activations of the positions that are added go by way of the host. What comes
 /// out does not depend on the cuts if the devices are alike. Used by one thread.
-class DecoderPipeline {
+class DecoderPipeline final : public SequenceModel {
  public:
   /// Layers of a device, which outlives the pipeline. One may have several parts.
   struct Part {
@@ -30,12 +31,10 @@ class DecoderPipeline {
                                                                  std::span<const Part> parts,
                                                                  const ReadWeight& read);
 
-  int64_t length() const;  // Positions of the sequence so far.
-  void clear();            // Begins another sequence.
-  /// Adds `tokens` [n], n >= 1, each in [0, V), to the sequence and waits for the end. Overwrites
-  /// logits [V] by those behind the last one. Errors of `Decoder::extend`, which name the device;
-  /// the sequence begins anew then.
-  absl::Status extend(std::span<const int32_t> tokens, std::span<float> logits);
+  int64_t length() const override;
+  void clear() override;
+  /// Errors of `Decoder::extend`.
+  absl::Status extend(std::span<const int32_t> tokens, std::span<float> logits) override;
 
  private:
   struct Stage {

@@ -11,7 +11,7 @@
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/weights_folder.hpp"
 
-namespace skein::cli {
+namespace skein::gpu {
 
 /// A model that is there to be used, not trained: a checkpoint of ours, or a folder in Hugging
 /// Face's form.
@@ -20,7 +20,7 @@ class ModelSource {
   /// `path`: a checkpoint, a run folder, whose newest checkpoint counts, or a folder with
   /// config.json and safetensors. `read_beside` reads the small files of the folder: where a run
   /// deletes the checkpoint meanwhile, as it has a newer one, both begin anew with that. Errors of
-  /// `gpu::CheckpointReader`, `gpu::WeightsFolder` and `read_beside`.
+  /// `CheckpointReader`, `WeightsFolder` and `read_beside`.
   static absl::StatusOr<ModelSource> open(
       const std::string& path,
       const std::function<absl::Status(const ModelSource&)>& read_beside = {});
@@ -31,6 +31,10 @@ class ModelSource {
   std::optional<int64_t> trained_seq_len() const;
   /// Positions that the model has been trained for: later ones have learned nothing.
   int64_t positions() const { return trained_seq_len().value_or(model().positions); }
+  /// Tells whether the folder of this name on another machine is the same model, by config.json,
+  /// the names and sizes of weights, and what COMPLETE says of a checkpoint. Unavailable if these
+  /// cannot be read.
+  absl::StatusOr<uint64_t> digest() const;
   /// Copies a parameter as float32.
   absl::Status read(const std::string& name, std::span<float> out) const;
 
@@ -38,8 +42,8 @@ class ModelSource {
   static absl::StatusOr<ModelSource> open_once(const std::string& path);
 
   std::string folder_;
-  std::unique_ptr<gpu::CheckpointReader> checkpoint_;  // One of the two.
-  std::unique_ptr<gpu::WeightsFolder> weights_;
+  std::unique_ptr<CheckpointReader> checkpoint_;  // One of the two.
+  std::unique_ptr<WeightsFolder> weights_;
 };
 
-}  // namespace skein::cli
+}  // namespace skein::gpu

@@ -1,12 +1,17 @@
-#include "cli/verbs/model_source.hpp"
+#include "gpu/checkpoint/model_source.hpp"
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
 
+#include "absl/strings/str_cat.h"
 #include "gpu/checkpoint/checkpoint_names.hpp"
+#include "plans/base/rng.hpp"
 #include "plans/base/status_macros.hpp"
 
-namespace skein::cli {
+namespace skein::gpu {
 namespace {
 
 namespace fs = std::filesystem;
@@ -17,7 +22,7 @@ constexpr int kAttempts = 5;
 /// The checkpoint that the path means now, whatever a link points at later; empty: none.
 std::string newest_of(const std::string& path) {
   std::error_code error;
-  const auto there = gpu::complete_checkpoints(path);
+  const auto there = complete_checkpoints(path);
   if (!there.ok()) return "";
   const bool is_link = fs::is_symlink(there->front(), error);
   return is_link ? fs::canonical(there->front(), error).string() : there->front();
@@ -33,8 +38,7 @@ absl::StatusOr<ModelSource> ModelSource::open(
     absl::Status status = source.status();
     if (status.ok() && read_beside) status = read_beside(*source);
     std::error_code error;
-    const bool is_gone =
-        !newest.empty() && !fs::exists(fs::path(newest) / gpu::kCompleteName, error);
+    const bool is_gone = !newest.empty() && !fs::exists(fs::path(newest) / kCompleteName, error);
     if (is_gone && attempt < kAttempts) continue;
     if (!status.ok()) return status;
     return source;
@@ -45,13 +49,12 @@ absl::StatusOr<ModelSource> ModelSource::open_once(const std::string& path) {
   ModelSource source;
   std::error_code error;
   const fs::path folder(path);
-  if (fs::exists(folder / gpu::kConfigName, error) &&
-      !fs::exists(folder / gpu::kCompleteName, error)) {
-    SKEIN_ASSIGN_OR_RETURN(source.weights_, gpu::WeightsFolder::open(path));
+  if (fs::exists(folder / kConfigName, error) && !fs::exists(folder / kCompleteName, error)) {
+    SKEIN_ASSIGN_OR_RETURN(source.weights_, WeightsFolder::open(path));
     source.folder_ = path;
     return source;
   }
-  SKEIN_ASSIGN_OR_RETURN(source.checkpoint_, gpu::CheckpointReader::open(path));
+  SKEIN_ASSIGN_OR_RETURN(source.checkpoint_, CheckpointReader::open(path));
   source.folder_ = source.checkpoint_->folder();
   return source;
 }
@@ -62,14 +65,38 @@ const plans::ModelSpec& ModelSource::model() const {
 
 std::optional<int64_t> ModelSource::trained_seq_len() const {
   if (weights_) return std::nullopt;
-  const gpu::TrainerState& state = checkpoint_->trainer_state();
+  const TrainerState& state = checkpoint_->trainer_state();
   // Before the first step the weights are those that training begins with.
   if (state.steps_done == 0) return std::nullopt;
   return std::clamp<int64_t>(state.seq_len, 1, model().positions);
+}
+
+absl::StatusOr<uint64_t> ModelSource::digest() const {
+  const fs::path folder(folder_);
+  std::error_code error;
+  std::map<std::string, std::string> said;  // By file, in the order of their names.
+  for (fs::directory_iterator each(folder, error), end; !error && each != end;
+       each.increment(error)) {
+    if (each->path().extension() != ".safetensors") continue;
+    said[each->path().filename().string()] = absl::StrCat(each->file_size(error));
+  }
+  for (const char* name : {kConfigName, kCompleteName}) {
+    if (!fs::exists(folder / name, error)) continue;
+    std::ifstream file(folder / name, std::ios::binary);
+    std::string& text = said[name];
+    text.assign(std::istreambuf_iterator<char>(file), {});
+    if (file.bad()) return absl::UnavailableError(absl::StrCat("cannot read ", folder_, "/", name));
+  }
+  if (error) {
+    return absl::UnavailableError(absl::StrCat("cannot read ", folder_, ": ", error.message()));
+  }
+  std::string all;
+  for (const auto& [name, text] : said) absl::StrAppend(&all, name, "\n", text, "\n");
+  return plans::random_stream(all.data(), all.size());
 }
 
 absl::Status ModelSource::read(const std::string& name, std::span<float> out) const {
   return weights_ ? weights_->read(name, out) : checkpoint_->read(name, out);
 }
 
-}  // namespace skein::cli
+}  // namespace skein::gpu
