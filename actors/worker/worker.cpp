@@ -65,6 +65,7 @@ Worker::behavior_type worker(Worker::stateful_pointer<WorkerState> self, WorkerC
       [self](const EmergencySaved& saved) { self->state.on_saved(saved); },
       [self](const GroupFormed& formed) { self->state.preparation->on_formed(formed); },
       [self](const ReplicasRetired& retired) { self->state.on_retired(retired); },
+      [self](const TextAnswer& answer) { self->state.on_text_answer(answer); },
       [self](const ReplicaActivity& activity) {
         self->state.activity = activity;
         self->state.dropped.add(activity.dropped);
@@ -185,7 +186,42 @@ void WorkerState::on_control(const net::Envelope& message) {
     (void)emulate(*order, device.get(), *config.plane, preparation->addresses());
     return;
   }
+  if (on_text(body)) return;
   if (message.head.generation == session->generation()) on_plan_message(message);
+}
+
+bool WorkerState::on_text(const net::ControlBody& body) {
+  if (const auto* request = std::get_if<plans::TextRequest>(&body)) {
+    on_text_request(*request);
+    return true;
+  }
+  const auto* layers = std::get_if<plans::TextLayers>(&body);
+  const auto* step = std::get_if<plans::TextStep>(&body);
+  if (text_stage && layers) {
+    self->send(*text_stage,
+               TextAssignment{*layers, session->self(), coordinator_data_address, config.plane});
+  }
+  if (text_stage && step) self->send(*text_stage, *step);
+  return layers || step;
+}
+
+void WorkerState::on_text_request(const plans::TextRequest& request) {
+  if (!device || phase != Phase::kIdle) return;
+  if (share || !config.parts.make_text_stage) {
+    return tell_failed(absl::FailedPreconditionError(
+        "a worker that serves several jobs draws no text; start another one for that"));
+  }
+  if (!text_stage) {
+    text_stage = config.parts.make_text_stage();
+    self->link_to(*text_stage);
+  }
+  self->send(*text_stage, TextMeasurement{request, job.model, device}, TextListener(self));
+}
+
+void WorkerState::on_text_answer(const TextAnswer& answer) {
+  if (has_ended()) return;
+  if (!answer.status.ok()) return tell_failed(answer.status);
+  session->tell(*answer.body);
 }
 
 /// A message of the newest generation.
@@ -480,6 +516,7 @@ void WorkerState::on_fault(const WorkerFault& fault) {
     return each.second == fault.peer_address;
   });
   const bool of_plan = peer != addresses.end();
+  if (text_stage && !has_ended()) return tell_peer_failure(fault.why);
   // A connection to one that is no neighbour any more.
   if (has_ended() || (!fault.peer_address.empty() && !of_plan)) return;
   if (!is_of_others(fault.why)) return tell_failed(fault.why);

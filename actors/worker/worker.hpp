@@ -69,6 +69,8 @@ namespace skein::actors {
 ///   in   LinkOpened, LinkMessage, LinkClosed   from the link to the coordinator; a link that is
 ///        lost is made anew, and the plan in force goes on until the coordinator quiesces it
 ///   in   PreparedReplicas, StateSent, ProfileMeasured, EmergencySaved   from the PrepareIo
+///   in   TextAnswer         from the TextStageIo, to which goes on what the coordinator says of a
+///        text; there is no plan then
 ///   in   GroupFormed        from a GroupIo or a StageLinkIo
 ///   in   ReplicasRetired, ReplicaActivity, SnapshotTaken, WorkerFault   from the Replica, or (the
 ///        last one) from the data plane
@@ -81,8 +83,9 @@ using Worker = caf::typed_actor<
     caf::reacts_to<LinkOpened>, caf::reacts_to<LinkMessage>, caf::reacts_to<LinkClosed>,
     caf::reacts_to<PreparedReplicas>, caf::reacts_to<StateSent>, caf::reacts_to<ProfileMeasured>,
     caf::reacts_to<EmergencySaved>, caf::reacts_to<GroupFormed>, caf::reacts_to<ReplicasRetired>,
-    caf::reacts_to<ReplicaActivity>, caf::reacts_to<SnapshotTaken>, caf::reacts_to<StateArrived>,
-    caf::reacts_to<WorkerFault>, caf::reacts_to<LeaveRequest>, caf::reacts_to<HeartbeatAtom>>;
+    caf::reacts_to<TextAnswer>, caf::reacts_to<ReplicaActivity>, caf::reacts_to<SnapshotTaken>,
+    caf::reacts_to<StateArrived>, caf::reacts_to<WorkerFault>, caf::reacts_to<LeaveRequest>,
+    caf::reacts_to<HeartbeatAtom>>;
 
 struct WorkerConfig {
   WorkerOptions options;
@@ -107,14 +110,15 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   std::unique_ptr<PlanPreparation> preparation;  // Has a plan in kPreparing and kHosting.
   std::unique_ptr<Profiling> profiling;
   StateStore store;
-  std::optional<Replica> replica_actor;  // In kQuiescing, and in kHosting if it hosts something.
-  bool beats = false;                    // A HeartbeatAtom is on its way.
-  std::optional<std::string> leaves;     // The reason.
-  std::optional<absl::Status> failure;   // It computes nothing any more, and gives what it holds.
-  uint64_t leaves_since_us = 0;          // With it.
-  std::optional<absl::Status> gives_up;  // Why the worker ends once its state is written.
-  uint64_t gives_up_at_us = 0;           // With it: when it ends whether or not that is done.
-  absl::Status save_failed;              // Why that is not written yet: it is tried again.
+  std::optional<TextStageIo> text_stage;  // Once text is to be drawn.
+  std::optional<Replica> replica_actor;   // In kQuiescing, and in kHosting if it hosts something.
+  bool beats = false;                     // A HeartbeatAtom is on its way.
+  std::optional<std::string> leaves;      // The reason.
+  std::optional<absl::Status> failure;    // It computes nothing any more, and gives what it holds.
+  uint64_t leaves_since_us = 0;           // With `leaves`.
+  std::optional<absl::Status> gives_up;   // Why the worker ends once its state is written.
+  uint64_t gives_up_at_us = 0;            // With it: when it ends whether or not that is done.
+  absl::Status save_failed;               // Why that is not written yet: it is tried again.
   // What the newest Joined says; the device is that of the first one.
   plans::JobSpec job;
   uint64_t config_digest = 0;
@@ -146,6 +150,10 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void on_older_coordinator(uint64_t term);
   absl::Status take_config(const net::Joined& joined);
   void look_again();
+  /// False: the message is of no text.
+  bool on_text(const net::ControlBody& body);
+  void on_text_request(const plans::TextRequest& request);
+  void on_text_answer(const TextAnswer& answer);
   void on_quiesce(const net::Quiesce& order, uint64_t generation);
   void on_retired(const ReplicasRetired& retired);
   void on_assign(const net::Assign& assign);

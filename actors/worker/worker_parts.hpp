@@ -14,6 +14,7 @@
 #include "actors/device/device.hpp"
 #include "actors/device/device_share.hpp"
 #include "actors/replica/shard_io.hpp"
+#include "actors/worker/text_stage_io.hpp"
 #include "gpu/device.hpp"
 #include "net/reduce/gradient_group.hpp"
 #include "plans/base/ids.hpp"
@@ -60,7 +61,8 @@ struct WorkerParts {
   /// Null: devices pass on nothing without the hosts. None: this worker's does not.
   std::function<std::optional<StageLinkParts>(plans::GroupId, const GroupRequest&)> make_stage_link;
   std::function<ShardIo(ShardIoConfig)> make_shard_io;
-  const plans::ModeList* modes = nullptr;  // Training modes; null: those of the product.
+  std::function<TextStageIo()> make_text_stage;  // Null: no text is drawn.
+  const plans::ModeList* modes = nullptr;        // Training modes; null: those of the product.
   /// State machines sweep their invariants after every event.
   bool checks_invariants = plans::kSweeps;
 };

@@ -166,6 +166,7 @@ class LocalWorker final : public WorkerProcess {
     parts.make_shard_io = [this](ShardIoConfig config) {
       return system_->spawn<caf::detached>(shard_io, std::move(config));
     };
+    parts.make_text_stage = [this] { return system_->spawn<caf::detached>(text_stage_io); };
     parts.make_group = [this](plans::GroupId number,
                               const GroupRequest& request) -> absl::StatusOr<GroupParts> {
       SKEIN_ASSIGN_OR_RETURN(std::shared_ptr<net::GradientGroup> group,

@@ -58,8 +58,10 @@ positions pass through all of them: a model that fits no one of them is drawn fr
 Examples:
   skein generate outputs/latest --prompt "Once" --top-p 0.9
   skein generate ~/llama --prompt "Once" --devices cuda:0,cuda:1,cpu
+  skein generate ~/llama --prompt "Once" --listen 127.0.0.1:29400 --workers 2
 
-docs/text.md says more.)";
+With --listen the layers are on workers, other processes that join with skein worker --join, and
+see the model's folder under the same path. docs/text.md says more.)";
 
 constexpr const char* kProfileFooter =
     R"(Times the forward, the backward of the inputs and the backward of the weights of every
@@ -142,6 +144,12 @@ CLI::App* add_generate_verb(CLI::App& app, GenerateOptions& options) {
                    "numbers on GPUs: bfloat16, tf32 or float32")
       ->capture_default_str()
       ->check(CLI::IsMember({"bfloat16", "tf32", "float32"}));
+  verb->add_option("--listen", options.workers.listen,
+                   "host:port where workers join, which compute in place of --devices");
+  verb->add_option("--workers", options.workers.count, "workers to wait for, with --listen")
+      ->check(CLI::Range(1, 1000));
+  verb->add_flag("--insecure", options.workers.insecure,
+                 "allow a --listen address that is not loopback");
   return verb;
 }
 

@@ -28,6 +28,10 @@ absl::Status check(const GenerateOptions& options) {
   }
   if (options.devices.threads < 1)
     return absl::InvalidArgumentError("--threads must be at least 1");
+  if (options.workers.listen.empty() != (options.workers.count == 0)) {
+    return absl::InvalidArgumentError(
+        "--listen and --workers go together: where workers join, and how many are waited for");
+  }
   if (options.prompt.empty()) return absl::InvalidArgumentError("--prompt must not be empty");
   return check(options.sampling);
 }
@@ -41,24 +45,20 @@ int64_t added_max(int64_t prompt_tokens, int64_t window, int64_t tokens) {
   return std::min(added, window);
 }
 
-/// The model on its devices, and the sequence that it has seen.
+/// The model on its devices or workers, and the sequence that it has seen.
 class Sampler {
  public:
   static absl::StatusOr<std::unique_ptr<Sampler>> create(const gpu::ModelSource& source,
                                                          const DecodingNeed& need,
-                                                         const DeviceNames& names) {
+                                                         const GenerateOptions& options) {
     auto sampler = std::make_unique<Sampler>();
-    SKEIN_ASSIGN_OR_RETURN(sampler->devices_, open_devices(names));
     sampler->window_ = need.positions;
-    SKEIN_ASSIGN_OR_RETURN(const auto parts, cut_model(need, sampler->devices_));
-    if (sampler->devices_.size() > 1 || !parts.front().device->info().is_host_memory) {
-      actors::print_error_line(absl::StrCat("skein: ", parts_text(parts)));
+    if (!options.workers.listen.empty()) {
+      SKEIN_ASSIGN_OR_RETURN(sampler->model_,
+                             gather_text_workers(source, need, options.workers, options.devices));
+      return sampler;
     }
-    const auto read = [&source](const std::string& name, std::span<float> out) {
-      return source.read(name, out);
-    };
-    SKEIN_ASSIGN_OR_RETURN(sampler->model_,
-                           gpu::DecoderPipeline::create(need.model, need.positions, parts, read));
+    SKEIN_RETURN_IF_ERROR(sampler->load(source, need, options.devices));
     return sampler;
   }
 
@@ -71,8 +71,23 @@ class Sampler {
   }
 
  private:
+  absl::Status load(const gpu::ModelSource& source, const DecodingNeed& need,
+                    const DeviceNames& names) {
+    SKEIN_ASSIGN_OR_RETURN(devices_, open_devices(names));
+    SKEIN_ASSIGN_OR_RETURN(const auto parts, cut_model(need, devices_));
+    if (devices_.size() > 1 || !parts.front().device->info().is_host_memory) {
+      actors::print_error_line(absl::StrCat("skein: ", parts_text(parts)));
+    }
+    const auto read = [&source](const std::string& name, std::span<float> out) {
+      return source.read(name, out);
+    };
+    SKEIN_ASSIGN_OR_RETURN(model_,
+                           gpu::DecoderPipeline::create(need.model, need.positions, parts, read));
+    return absl::OkStatus();
+  }
+
   std::vector<std::unique_ptr<gpu::Device>> devices_;  // First made, last destroyed.
-  std::unique_ptr<gpu::DecoderPipeline> model_;
+  std::unique_ptr<gpu::SequenceModel> model_;
   int64_t window_ = 0;
   int64_t begin_ = 0;  // Where the context begins in all tokens.
 };
@@ -98,7 +113,7 @@ absl::Status generate(const GenerateOptions& options, std::ostream& out) {
   const int64_t window = std::min(source.positions(), prompt_tokens + options.tokens);
   const DecodingNeed need = {source.model(), window,
                              added_max(prompt_tokens, window, options.tokens)};
-  SKEIN_ASSIGN_OR_RETURN(auto sampler, Sampler::create(source, need, options.devices));
+  SKEIN_ASSIGN_OR_RETURN(auto sampler, Sampler::create(source, need, options));
   if (!text.is_numbers()) out << options.prompt << std::flush;
   plans::Rng rng(options.seed);
   std::vector<float> logits(static_cast<size_t>(vocab_size));

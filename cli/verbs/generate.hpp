@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "cli/verbs/draw_token.hpp"
 #include "cli/verbs/named_devices.hpp"
+#include "cli/verbs/text_workers.hpp"
 
 namespace skein::cli {
 
@@ -20,6 +21,7 @@ struct GenerateOptions {
   Sampling sampling;
   uint64_t seed = 1;
   DeviceNames devices;
+  TextWorkers workers;      // That compute in place of the devices, if any are asked for.
   bool stops = true;        // At the model's end token, which is not written.
   bool is_numbers = false;  // The prompt and what is written are token numbers in any case.
 };
@@ -28,7 +30,7 @@ struct GenerateOptions {
 /// else token numbers separated by spaces, for which the prompt must be numbers too.
 /// The model's layers are cut over the devices; which device has which is said on standard error,
 /// unless there is but one and it is the processor. Errors of `gpu::ModelSource`, `ModelText`,
-/// `open_devices` and `cut_model`; InvalidArgument for options out of range.
+/// `open_devices`, `cut_model` and `gather_text_workers`; InvalidArgument for options out of range.
 absl::Status generate(const GenerateOptions& options, std::ostream& out);
 
 }  // namespace skein::cli

@@ -93,6 +93,16 @@ void write(const ProfileRequest& from, schema::ProfileRequest::Builder to);
 void read(schema::Profiled::Reader from, Bounds& bounds, plans::MeasuredWorker& to);
 void write(const plans::MeasuredWorker& from, schema::Profiled::Builder to);
 
+// text.cpp
+void read(schema::TextRequest::Reader from, Bounds& bounds, plans::TextRequest& to);
+void write(const plans::TextRequest& from, schema::TextRequest::Builder to);
+void read(schema::TextRoom::Reader from, Bounds& bounds, plans::TextRoom& to);
+void write(const plans::TextRoom& from, schema::TextRoom::Builder to);
+void read(schema::TextLayers::Reader from, Bounds& bounds, plans::TextLayers& to);
+void write(const plans::TextLayers& from, schema::TextLayers::Builder to);
+void read(schema::TextStep::Reader from, Bounds& bounds, plans::TextStep& to);
+void write(const plans::TextStep& from, schema::TextStep::Builder to);
+
 // status.cpp
 void read(schema::Status::Reader from, Bounds& bounds, Status& to);
 void write(const Status& from, schema::Status::Builder to);

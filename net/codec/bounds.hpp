@@ -66,6 +66,9 @@ inline constexpr uint64_t kGenerationsMax = uint64_t{1} << 47;  // 48 bits are l
 inline constexpr uint64_t kTermsMax = uint64_t{1} << 47;
 inline constexpr uint64_t kSamplesMax = uint64_t{1} << 56;  // And tokens.
 inline constexpr uint64_t kBytesMax = uint64_t{1} << 56;
+inline constexpr uint64_t kTokenMax = (uint64_t{1} << 31) - 1;  // A token's number.
+/// A layer of a model takes less, and as many as there may be have less than 2^63 together.
+inline constexpr uint64_t kLayerBytesMax = uint64_t{1} << 46;
 inline constexpr uint64_t kEventsMax = uint64_t{1} << 48;
 inline constexpr uint64_t kTimeUsMax = uint64_t{1} << 53;  // 285 years; exact as a double.
 /// A device may be emulated as slow as a chaos script can say, or faster than the reference.

@@ -104,6 +104,16 @@ absl::StatusOr<ControlBody> decode_body(Body::Reader body) {
       return read_body<plans::TokenOrder>("TokenOrder", body.getTokenOrder());
     case Body::TOKEN_REPORT:
       return read_body<TokenReport>("TokenReport", body.getTokenReport());
+    case Body::TEXT_REQUEST:
+      return read_body<plans::TextRequest>("TextRequest", body.getTextRequest());
+    case Body::TEXT_ROOM:
+      return read_body<plans::TextRoom>("TextRoom", body.getTextRoom());
+    case Body::TEXT_LAYERS:
+      return read_body<plans::TextLayers>("TextLayers", body.getTextLayers());
+    case Body::TEXT_READY:
+      return plans::TextReady();
+    case Body::TEXT_STEP:
+      return read_body<plans::TextStep>("TextStep", body.getTextStep());
   }
   return absl::InvalidArgumentError(
       absl::StrCat("Envelope.body is of an unknown kind, ", static_cast<int>(body.which())));
@@ -151,6 +161,11 @@ struct BodyWriter {
   void operator()(const AbortGroup& from) { write(from, to.initAbort()); }
   void operator()(const plans::TokenOrder& from) { write(from, to.initTokenOrder()); }
   void operator()(const TokenReport& from) { write(from, to.initTokenReport()); }
+  void operator()(const plans::TextRequest& from) { write(from, to.initTextRequest()); }
+  void operator()(const plans::TextRoom& from) { write(from, to.initTextRoom()); }
+  void operator()(const plans::TextLayers& from) { write(from, to.initTextLayers()); }
+  void operator()(const plans::TextReady&) { to.setTextReady(); }
+  void operator()(const plans::TextStep& from) { write(from, to.initTextStep()); }
   void operator()(const CheckpointUnreadable& from) { write(from, to.initCheckpointUnreadable()); }
 };
 

@@ -13,6 +13,7 @@
 #include "net/codec/steps.hpp"
 #include "net/control/wire.hpp"
 #include "net/schema/control.capnp.h"
+#include "plans/text/text_messages.hpp"
 
 namespace skein::net {
 
@@ -38,7 +39,8 @@ using ControlBody =
                  plans::MeasuredWorker, Quiesce, Quiesced, PeerFailure, Leave, DrainRequest,
                  SnapshotKept, Emulate, Claim, plans::UpdateOrder, Average, Averaged, AbortGroup,
                  CheckpointUnreadable, EarlySignal, ShardSent, LayersWanted, plans::TokenOrder,
-                 TokenReport>;
+                 TokenReport, plans::TextRequest, plans::TextRoom, plans::TextLayers,
+                 plans::TextReady, plans::TextStep>;
 
 /// A control message as handlers see it.
 struct Envelope {

@@ -82,6 +82,11 @@ struct Envelope {
     layersWanted @43 :LayersWanted;
     tokenOrder @44 :TokenOrder;
     tokenReport @45 :TokenReport;
+    textRequest @46 :TextRequest;
+    textRoom @47 :TextRoom;
+    textLayers @48 :TextLayers;
+    textReady @49 :Void;
+    textStep @50 :TextStep;
   }
 }
 
@@ -386,6 +391,44 @@ struct TokenReport {
   token @2 :UInt32;
   event @3 :UInt32;          # 0: the device has begun the step, and the worker asks for tokens; the replica is
                              # any of its own. 1: the output is there. 2: the backward has ended, too.
+}
+
+struct TextRequest {
+  # Coordinator of a text -> worker, when all have joined: say what room you have for layers of the model
+  # of the job. A repeat is answered again.
+  folder @0 :Text;       # A checkpoint, or a folder in Hugging Face's form: the same path everywhere.
+  digest @1 :UInt64;     # The folder's; another one is an error.
+  positions @2 :UInt64;  # The longest sequence has so many, at least 1.
+  added @3 :UInt64;      # The most of them that are computed at once, at least 1.
+}
+
+struct TextRoom {
+  # Worker -> coordinator: what layers would take. A repeat is dropped.
+  freeBytes @0 :UInt64;  # 0: not known.
+  isHostMemory @1 :Bool; # The machine's, shared with the other workers there.
+  fixedBytes @2 :UInt64; # Taken beside the layers.
+  layerBytes @3 :List(UInt64);  # By each layer of the model.
+}
+
+struct TextLayers {
+  # Coordinator -> worker: load these layers, and answer `textReady`. A repeat is dropped. Activations
+  # travel on data connections, a tensor for each position: `step` is that of `TextStep`, `microbatch`
+  # the position's number in it, and the receiver is a worker or, of logits, 0.
+  layerBegin @0 :UInt32;
+  layerEnd @1 :UInt32;
+  previous @2 :UInt32;   # Worker whose activations go into them; 0: `TextStep.tokens` do.
+  next @3 :UInt32;       # Worker that gets theirs; 0: the coordinator gets the last position's logits.
+  nextAddress @4 :Text;  # Where it takes tensors; empty: `Joined.dataAddress`.
+  secret @5 :UInt64;     # Shown on the data connections of the text.
+}
+
+struct TextStep {
+  # Coordinator -> workers with layers: add positions to the sequence. A repeat, or an older one, is
+  # dropped.
+  number @0 :UInt64;     # Ascending, from 1.
+  begin @1 :UInt64;      # Positions before these; 0: another sequence begins.
+  count @2 :UInt32;      # At least 1.
+  tokens @3 :List(UInt32);  # As many, for the worker with layer 0; else none.
 }
 
 struct EarlySignal {

@@ -83,7 +83,11 @@ TEST(Codec, StructsMayBeSentAsTheyAreMade) {
                                           AbortGroup(),
                                           plans::JoinRequest(),
                                           plans::ReadyReport(),
-                                          ProfileRequest()};
+                                          ProfileRequest(),
+                                          plans::TextRequest(),
+                                          plans::TextRoom(),
+                                          plans::TextReady(),
+                                          plans::TextStep()};
   for (const ControlBody& body : plain) {
     const auto received = decode(encode({}, body));
     ASSERT_TRUE(received.ok()) << received.status();
@@ -233,6 +237,7 @@ const std::set<std::string>& free_fields() {
       "Join.processId",      "Status.workers[0].processId",  // Read by people.
       "Assign.dataDigest",   "ShardSaved.files[0].crc32c",  "Join.configDigest",
       "Joined.configDigest", "Assign.configDigest",         "Assign.secret",
+      "TextRequest.digest",  "TextLayers.secret",
       "Ready.samples",  // 32 bits, summed up in 64.
       "Ready.lossSum",       "Validated.lossSum",
       "Status.loss",  // Tell that the training diverged.
@@ -307,6 +312,12 @@ TEST(Codec, WorkerZeroIsNobody) {
   EXPECT_EQ(reason_of(DrainRequest{}), "DrainRequest.worker is 0, which is no worker");
   EXPECT_EQ(reason_of(Joined{}), "Joined.worker is 0, which is no worker");
   EXPECT_FALSE(status_of(ProfileRequest{{}, {{{0}, "a:1"}}}).ok());
+}
+
+TEST(Codec, ATextHasPositions) {
+  EXPECT_EQ(reason_of(plans::TextRequest{"a", 0, 0, 1}), "TextRequest.positions is 0, at least 1");
+  EXPECT_EQ(reason_of(plans::TextRequest{"a", 0, 1, 0}), "TextRequest.added is 0, at least 1");
+  EXPECT_EQ(reason_of(plans::TextStep{1, 0, 0, {}}), "TextStep.count is 0, at least 1");
 }
 
 TEST(Codec, TheHeadIsBoundedToo) {

@@ -232,6 +232,30 @@ class RandomMessages {
     to = {replica(), count(kStepsMax), static_cast<int32_t>(below(kMicrobatchesMax)),
           static_cast<plans::TokenEvent>(below(3))};
   }
+  void fill(plans::TextRequest& to) {
+    to = {line(kPathBytesMax), rng_.bits(), from_one(kSamplesMax), from_one(plans::kTextStepMax)};
+  }
+  void fill(plans::TextRoom& to) {
+    to.room.free_bytes = static_cast<int64_t>(count(kBytesMax));
+    to.room.fixed_bytes = static_cast<int64_t>(count(kBytesMax));
+    to.room.layer_bytes.resize(elements());
+    for (int64_t& each : to.room.layer_bytes) each = static_cast<int64_t>(count(kLayerBytesMax));
+    to.is_host_memory = flag();
+  }
+  void fill(plans::TextLayers& to) {
+    const auto end = from_one(kLayersMax);
+    to = {{static_cast<int64_t>(rng_.below(static_cast<uint64_t>(end))), end},
+          worker_or_none(),
+          worker_or_none(),
+          line(),
+          rng_.bits()};
+  }
+  void fill(plans::TextReady&) {}
+  void fill(plans::TextStep& to) {
+    to = {count(kStepsMax), static_cast<int64_t>(count(kSamplesMax)), from_one(plans::kTextStepMax),
+          std::vector<int32_t>(elements())};
+    for (int32_t& token : to.tokens) token = static_cast<int32_t>(count(kTokenMax));
+  }
   void fill(EarlySignal& to) { to = {replica(), count(kStepsMax)}; }
   void fill(Reduced& to) { to = {replica(), count(kStepsMax), norm()}; }
   void fill(plans::CommitOrder& to) {
