@@ -62,7 +62,7 @@ absl::StatusOr<plans::TextRoom> TextStageIoState::room() const {
   plans::TextRoom found;
   found.is_host_memory = info.is_host_memory;
   found.room.free_bytes = info.is_host_memory ? gpu::available_memory_bytes() : info.memory_bytes;
-  found.room.fixed_bytes = memory(0, layers).working_bytes;
+  found.room.fixed_bytes = memory(0, layers).fixed_bytes();
   for (int64_t layer = 0; layer < layers; ++layer) {
     found.room.layer_bytes.push_back(memory(layer, layer + 1).kept_bytes());
   }

@@ -54,7 +54,7 @@ std::vector<plans::LayerRoom> rooms_of(const DecodingNeed& need, const Devices& 
     room.free_bytes = free_bytes(*device, hosts);
     room.fixed_bytes =
         gpu::Decoder::memory({need.model, whole, need.positions}, need.added, device->info())
-            .working_bytes;
+            .fixed_bytes();
     room.layer_bytes = layer_bytes(need, device->info(), devices.size() == 1);
   }
   return rooms;

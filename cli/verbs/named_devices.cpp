@@ -39,7 +39,7 @@ class Opening {
                                                    "\"cuda\" and \"cuda:N\", separated by commas"));
   }
   absl::Status add_what_is_there() {
-    const absl::Status status = add_all_gpus("auto");
+    absl::Status status = add_all_gpus("auto");
     if (!absl::IsFailedPrecondition(status)) return status;
     actors::print_error_line(absl::StrCat("skein: ", std::string(status.message()), "; using ",
                                           names_.threads, " threads of the processor"));

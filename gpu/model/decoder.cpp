@@ -212,6 +212,10 @@ Decoder::Memory Decoder::memory(const Options& options, int64_t added, const Dev
   memory.cache_bytes = blocks * cache_numbers(options) * bytes;
   memory.working_bytes =
       (working.passing + working.scratch) * bytes + float_bytes(working.statistics + turns);
+  if (device.activations != NumberType::kFloat32) {
+    memory.passing_bytes = float_bytes(std::max(
+        {DecoderWeights::kPieceFloats, options.model.vocab_size, added * options.model.channels}));
+  }
   return memory;
 }
 

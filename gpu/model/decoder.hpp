@@ -32,10 +32,12 @@ class Decoder {
     int64_t weights_bytes = 0;
     int64_t cache_bytes = 0;    // Keys and values.
     int64_t working_bytes = 0;  // At most as many with fewer layers.
+    int64_t passing_bytes = 0;  // Taken by the device's ops, to round what comes and goes.
     int64_t kept_bytes() const { return weights_bytes + cache_bytes; }
-    int64_t total_bytes() const { return kept_bytes() + working_bytes; }
+    int64_t fixed_bytes() const { return working_bytes + passing_bytes; }
+    int64_t total_bytes() const { return kept_bytes() + fixed_bytes(); }
   };
-  /// What a decoder allocates on a device, if at most `added` tokens are added at once.
+  /// What a decoder takes of a device, if at most `added` tokens are added at once.
   static Memory memory(const Options& options, int64_t added, const DeviceInfo& device);
   virtual ~Decoder() = default;
 

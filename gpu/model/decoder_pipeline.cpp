@@ -51,7 +51,7 @@ void DecoderPipeline::clear() {
 }
 
 absl::Status DecoderPipeline::extend(std::span<const int32_t> tokens, std::span<float> logits) {
-  const absl::Status status = extend_stages(tokens, logits);
+  absl::Status status = extend_stages(tokens, logits);
   if (!status.ok()) clear();  // Devices behind one that failed have not seen the tokens.
   return status;
 }

@@ -9,9 +9,6 @@
 namespace skein::gpu {
 namespace {
 
-/// Numbers that are rounded on the device at once: what the device needs for that stays small.
-constexpr size_t kPieceFloats = 1 << 20;
-
 /// A parameter, and who reads it.
 struct Tensor {
   plans::ParameterSpec spec;
@@ -63,8 +60,9 @@ Counts count(const plans::ModelSpec& model, const plans::LayerRange& layers, boo
 }
 
 absl::Status upload_rounded(std::span<const float> values, Numbers to, Device& device) {
-  for (size_t begin = 0; begin < values.size(); begin += kPieceFloats) {
-    const auto piece = values.subspan(begin, std::min(kPieceFloats, values.size() - begin));
+  constexpr auto kPiece = static_cast<size_t>(DecoderWeights::kPieceFloats);
+  for (size_t begin = 0; begin < values.size(); begin += kPiece) {
+    const auto piece = values.subspan(begin, std::min(kPiece, values.size() - begin));
     Work work;
     work.run = [&](Ops& ops) {
       ops.copy_in(piece, to + static_cast<int64_t>(begin));

@@ -22,6 +22,9 @@ using ReadWeight = std::function<absl::Status(const std::string& name, std::span
 /// embedding that both read is there twice. Used by one thread.
 class DecoderWeights {
  public:
+  /// Numbers that are rounded on the device at once: what it needs for that stays small.
+  static constexpr int64_t kPieceFloats = 1 << 20;
+
   /// ResourceExhausted if there is no memory; else what `read` or the device says.
   static absl::StatusOr<DecoderWeights> load(const plans::ModelSpec& model,
                                              const plans::LayerRange& layers,

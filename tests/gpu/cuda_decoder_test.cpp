@@ -208,11 +208,13 @@ TEST_P(CudaDecoder, TakesTheMemoryThatItSays) {
                           }})
                     .ok());
     const int64_t taken = cuda.memory().in_use - before;
-    const int64_t said = Decoder::memory({model, range, kPositions}, 3, cuda.info()).total_bytes();
+    const Decoder::Memory memory = Decoder::memory({model, range, kPositions}, 3, cuda.info());
+    const int64_t said = memory.kept_bytes() + memory.working_bytes;
     EXPECT_GE(taken, said) << family;
     EXPECT_LE(taken, said + said / kWasteParts + kBuffers * kGrain) << family;
     const int64_t floats = plans::parameter_count(model) * 4;
-    EXPECT_TRUE(!rounds() || said < floats) << "weights are there once, in half the bytes";
+    EXPECT_EQ(rounds(), memory.weights_bytes < floats) << "they are there once, in half the bytes";
+    EXPECT_EQ(rounds(), memory.passing_bytes > 0);
   }
 }
 

@@ -96,7 +96,7 @@ TEST_F(ModelPartsTest, AreEvenWhereThereIsMemory) {
 
 TEST_F(ModelPartsTest, GoByWhatIsFreeInOrder) {
   add("small", 1);
-  const int64_t bytes = memory(0, 3).kept_bytes() + memory(0, 12).working_bytes;
+  const int64_t bytes = memory(0, 3).kept_bytes() + memory(0, 12).fixed_bytes();
   devices_.clear();
   add("small", bytes);
   add("large", int64_t{1} << 40);
@@ -110,12 +110,12 @@ TEST_F(ModelPartsTest, GoByWhatIsFreeInOrder) {
 
 TEST_F(ModelPartsTest, SayHowMuchIsMissingWhere) {
   add("first", 1);
-  const int64_t bytes = memory(0, 3).kept_bytes() + memory(0, 12).working_bytes;
+  const int64_t bytes = memory(0, 3).kept_bytes() + memory(0, 12).fixed_bytes();
   devices_.clear();
   add("first", bytes);
   add("second", bytes);
   EXPECT_THAT(refusal(),
-              AllOf(HasSubstr("are missing on second for layers 3-11: use"), Not(HasSubstr("\n"))));
+              AllOf(HasSubstr("are missing on second for layers 3-11: "), Not(HasSubstr("\n"))));
 }
 
 TEST_F(ModelPartsTest, ShareTheMachinesMemoryIfTheyAreItsProcessor) {
