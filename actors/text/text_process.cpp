@@ -109,6 +109,7 @@ class LocalText final : public TextProcess {
 
   TextCoordinatorConfig coordinator_config() {
     TextCoordinatorConfig config;
+    config.session.run = absl::StrCat("text-", absl::Hex(unguessable_bits(), absl::kZeroPad16));
     config.session.request = options_.request;
     config.session.workers = options_.worker_count;
     config.session.layers = plans::layer_count(options_.job.model);
@@ -117,7 +118,7 @@ class LocalText final : public TextProcess {
     config.session.secret = unguessable_bits();
     config.joined.job = "text";
     config.joined.job_config = options_.job_config;
-    config.joined.run = absl::StrCat("text-", absl::Hex(unguessable_bits(), absl::kZeroPad16));
+    config.joined.run = config.session.run;
     config.joined.config_digest = options_.config_digest;
     config.joined.data_address = plane_->address();
     config.vocab_size = options_.job.model.vocab_size;

@@ -18,7 +18,7 @@ TextSession::Answer TextSession::on_join(PeerNumber peer, const JoinRequest& joi
   const auto refuse = [peer](std::string why) {
     return TextDecisions{RefuseTextWorker{peer, std::move(why)}};
   };
-  if (!join.run.empty()) {
+  if (!join.run.empty() && join.run != options_.run) {
     return refuse(absl::StrCat("text is drawn here, and this worker serves run ", join.run,
                                "; start another worker"));
   }
@@ -82,7 +82,9 @@ TextSession::Answer TextSession::on_peer_failure(WorkerId from, const std::strin
 TextSession::Answer TextSession::on_lost(WorkerId worker, const std::string& why) {
   if (!members_.contains(worker)) return Dropped{DropReason::kUnknown};
   if (has_ended()) return Dropped{DropReason::kStale};
-  if (phase_ == Phase::kGathering) {
+  const bool has_layers = std::any_of(parts_.begin(), parts_.end(),
+                                      [&](const auto& part) { return part.first == worker; });
+  if (phase_ == Phase::kGathering || (phase_ != Phase::kMeasuring && !has_layers)) {
     members_.erase(worker);
     return TextDecisions();
   }
@@ -107,7 +109,7 @@ TextSession::Answer TextSession::on_tick(uint64_t now_us) {
     return on_failed(peer_failure_->from, peer_failure_->reason, /*is_bad_input=*/false);
   }
   for (const WorkerId worker : silent) {
-    const Answer answer = on_lost(worker, "it says nothing any more");
+    Answer answer = on_lost(worker, "it says nothing any more");
     if (has_ended()) return answer;
   }
   return TextDecisions();

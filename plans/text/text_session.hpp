@@ -55,12 +55,14 @@ using TextDecisions = std::vector<TextDecision>;
 ///   3 loading    layers are cut by that; each loads its own
 ///   4 idle       a step may be made
 ///   5 stepping   ... and is under way
-///   6 ended      a worker has failed or is lost from 2 on, or the model does not fit
+///   6 ended      a worker has failed or is lost from 2 on, unless it has no layers, or the model
+///                does not fit
 ///
 /// Times are of one steady clock, in microseconds. An event that is dropped has changed nothing.
 class TextSession {
  public:
   struct Options {
+    std::string run;  // The text's id, as workers know runs by.
     TextRequest request;
     int64_t workers = 1;      // To wait for, >= 1.
     int64_t layers = 0;       // The model's.
@@ -106,7 +108,7 @@ class TextSession {
 
   Options options_;
   Phase phase_ = Phase::kGathering;
-  // As many as are asked for from 2 on.
+  // As many as are asked for in 2; from 3 on those of `parts_`, at least.
   std::map<WorkerId, Member> members_;
   std::vector<std::pair<WorkerId, LayerRange>> parts_;  // From 3 on; tile the layers, none empty.
   uint32_t last_worker_ = 0;                            // Numbers are not given twice.

@@ -35,6 +35,11 @@ struct WorkerRig {
       return {[](const ShardRequest&, const ShardListener&) {},
               [](const SnapshotRequest&, const SnapshotListener&) {}};
     });
+    text_stage = system->spawn([this]() -> TextStageIo::behavior_type {
+      return {[this](const TextMeasurement&, const TextListener&) { texts += "measure "; },
+              [this](const TextAssignment&) { texts += "assign "; },
+              [this](const plans::TextStep&) { texts += "step "; }, [](const TextRow&) {}};
+    });
     work = device->spawn(*system);
     actor = system->spawn(worker, make_config());
     run();
@@ -43,6 +48,7 @@ struct WorkerRig {
     caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
     caf::anon_send_exit(prepare, caf::exit_reason::user_shutdown);
     caf::anon_send_exit(shards, caf::exit_reason::user_shutdown);
+    caf::anon_send_exit(text_stage, caf::exit_reason::user_shutdown);
     caf::anon_send_exit(work, caf::exit_reason::user_shutdown);
     run();
     device->drop_work();
@@ -58,6 +64,7 @@ struct WorkerRig {
       return WorkerDevice{device, nullptr};
     };
     made.parts.spawn_device = [this](const std::shared_ptr<gpu::Device>&) { return work; };
+    made.parts.make_text_stage = [this] { return text_stage; };
     made.parts.make_shard_io = [this](const ShardIoConfig&) { return shards; };
     made.plane = plane;
     made.prepare = prepare;
@@ -160,6 +167,8 @@ struct WorkerRig {
   std::vector<EmergencyRequest> emergencies;
   PrepareIo prepare;
   ShardIo shards;
+  TextStageIo text_stage;
+  std::string texts;  // What it was told.
   Device work;
   Worker actor;
 };
@@ -616,6 +625,34 @@ TEST(Worker, ALostNeighbourIsNamedAndAForeignAddressIsNot) {
   auto peer_failures = rig.link->bodies(Body::PEER_FAILURE);
   ASSERT_EQ(peer_failures.size(), 1u);
   EXPECT_EQ(peer_failures[0].getPeerFailure().getPeer(), 2u);
+}
+
+TEST(Worker, HandsOnWhatItIsToldOfATextAndHasNoPlanThen) {
+  WorkerRig rig;
+  rig.control(1, plans::TextRequest());
+  rig.join();
+  rig.control(1, plans::TextStep());
+  EXPECT_EQ(rig.texts, "") << "it is no member yet, and knows no text yet";
+  rig.control(1, plans::TextRequest());
+  rig.control(1, plans::TextLayers{{0, 1}, {}, {}, "", 0});
+  rig.control(1, plans::TextStep());
+  EXPECT_EQ(rig.texts, "measure assign step ");
+  rig.tell(TextAnswer{absl::OkStatus(), net::ControlBody(plans::TextReady())});
+  EXPECT_EQ(rig.count(Body::TEXT_READY), 1u);
+  rig.tell(WorkerFault{absl::UnavailableError("the next worker is gone"), "127.0.0.1:9"});
+  EXPECT_EQ(rig.count(Body::PEER_FAILURE), 1u);
+  EXPECT_THAT(rig.ends, IsEmpty());
+  rig.tell(TextAnswer{absl::InvalidArgumentError("no such folder"), std::nullopt});
+  EXPECT_EQ(rig.count(Body::FAILED), 1u);
+  EXPECT_EQ(rig.ends.size(), 1u);
+}
+
+TEST(Worker, DrawsNoTextWhileItTrains) {
+  WorkerRig rig;
+  rig.join();
+  rig.host(1);
+  rig.control(1, plans::TextRequest());
+  EXPECT_EQ(rig.texts, "");
 }
 
 TEST(Worker, ALinkThatFellSilentIsClosedWhenAnotherOneHasTakenItsPlace) {

@@ -59,6 +59,7 @@ class TextSessionTest : public testing::Test {
  protected:
   static TextSession::Options options(int64_t workers) {
     TextSession::Options made;
+    made.run = "text-1";
     made.request = {"/models/a", 7, 100, 20};
     made.workers = workers;
     made.layers = kLayers;
@@ -119,7 +120,9 @@ TEST_F(TextSessionTest, WaitsForAnotherOneWhenOneLeavesBeforeAllAreThere) {
   session_.emplace(options(2));
   (void)session_->on_join(1, join_from("a"), 0);
   EXPECT_TRUE(session_->on_lost(worker(1), "gone").is_accepted());
-  EXPECT_TRUE(sent<TextRequest>(session_->on_join(2, join_from("b"), 0)).empty());
+  JoinRequest back = join_from("a");  // Its link is there again.
+  back.run = "text-1";
+  EXPECT_EQ(all_of<AcceptTextWorker>(session_->on_join(2, back, 0)).size(), 1U);
   const auto requests = sent<TextRequest>(session_->on_join(3, join_from("c"), 0));
   ASSERT_EQ(requests.size(), 2U);
   EXPECT_EQ(requests[0].first, worker(2)) << "numbers are not given twice";
@@ -147,6 +150,8 @@ TEST_F(TextSessionTest, LeavesOutAWorkerWithoutRoom) {
   EXPECT_TRUE(all_of<TextBegins>(session_->on_ready(worker(1))).empty());
   EXPECT_EQ(all_of<TextBegins>(session_->on_ready(worker(3))).size(), 1U)
       << "nobody waits for the one that has nothing to load";
+  EXPECT_TRUE(all_of<TextEnds>(session_->on_lost(worker(2), "gone")).empty());
+  EXPECT_EQ(all_of<TextEnds>(session_->on_lost(worker(3), "gone")).size(), 1U);
 }
 
 TEST_F(TextSessionTest, CountsTheMemoryOfAMachineOnce) {
