@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "gpu/checkpoint/weights_folder.hpp"
-#include "tests/cli/verbs/small_checkpoints.hpp"
+#include "tests/gpu/small_checkpoints.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace skein::cli {
@@ -24,7 +24,7 @@ using testing::IsEmpty;
 class ExportTest : public testing::Test {
  protected:
   absl::Status export_with(float weight) {
-    const auto saved = save_small_checkpoint(run_.path(), 1, weight);
+    const auto saved = gpu::save_small_checkpoint(run_.path(), 1, weight);
     EXPECT_TRUE(saved.ok()) << saved.status();
     return export_model({run_.path(), out_.file("model")}, signals_, said_);
   }

@@ -8,7 +8,7 @@
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "plans/base/status_macros.hpp"
 
-namespace skein::cli {
+namespace skein::gpu {
 
 inline plans::ModelSpec small_checkpoint_model() {
   plans::ModelSpec model;
@@ -26,8 +26,8 @@ inline absl::StatusOr<std::string> save_small_checkpoint(const std::string& run_
                                                          uint64_t steps, float weight) {
   constexpr uint64_t kGeneration = 1;
   const plans::ModelSpec model = small_checkpoint_model();
-  const std::string partial = gpu::partial_checkpoint_path(run_folder, steps, kGeneration);
-  std::vector<gpu::SavedParameter> parameters;
+  const std::string partial = partial_checkpoint_path(run_folder, steps, kGeneration);
+  std::vector<SavedParameter> parameters;
   const auto specs = plans::range_parameters(model, {0, plans::layer_count(model)});
   std::vector<std::vector<float>> values;
   values.reserve(specs.size());  // The parameters point into it.
@@ -35,14 +35,14 @@ inline absl::StatusOr<std::string> save_small_checkpoint(const std::string& run_
     values.emplace_back(static_cast<size_t>(plans::element_count(spec)), weight);
     parameters.push_back({spec, values.back(), values.back(), values.back()});
   }
-  SKEIN_ASSIGN_OR_RETURN(const std::vector<gpu::SavedFile> files,
-                         gpu::write_shard(partial, 0, 1, "adamw", parameters));
-  gpu::TrainerState state;
+  SKEIN_ASSIGN_OR_RETURN(const std::vector<SavedFile> files,
+                         write_shard(partial, 0, 1, "adamw", parameters));
+  TrainerState state;
   state.steps_done = steps;
   state.seq_len = 4;
   state.plan = "plan";
-  return gpu::complete_checkpoint(run_folder, kGeneration, model, state, files,
-                                  /*keep_latest_k=*/1);
+  return complete_checkpoint(run_folder, kGeneration, model, state, files,
+                             /*keep_latest_k=*/1);
 }
 
-}  // namespace skein::cli
+}  // namespace skein::gpu

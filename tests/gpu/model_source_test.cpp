@@ -1,4 +1,4 @@
-#include "cli/verbs/model_source.hpp"
+#include "gpu/checkpoint/model_source.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "tests/cli/verbs/small_checkpoints.hpp"
+#include "tests/gpu/small_checkpoints.hpp"
 #include "tests/support/temporary_folder.hpp"
 
-namespace skein::cli {
+namespace skein::gpu {
 namespace {
 
 namespace fs = std::filesystem;
@@ -102,4 +102,4 @@ TEST_F(ModelSourceTest, ACheckpointThatIsNamedAndGoneIsAnError) {
 }
 
 }  // namespace
-}  // namespace skein::cli
+}  // namespace skein::gpu
