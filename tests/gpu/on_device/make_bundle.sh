@@ -25,7 +25,7 @@ limit_mb=56  # Of what travels.
 # Not this machine's instruction set: the other one's may lack it.
 cmake --preset release -B "$build" -DSKEIN_MARCH=x86-64-v3 -DSKEIN_CUDA=ON >/dev/null
 targets+=(gpu_cuda_load_test gpu_cuda_tables_test gpu_cuda_ops_test gpu_cuda_llama_ops_test
-  gpu_cuda_model_test gpu_cuda_memory_test
+  gpu_cuda_model_test gpu_cuda_decoder_test gpu_cuda_memory_test
   gpu_cuda_rounding_test gpu_cuda_shapes_test cuda_speed nccl_groups)
 cmake --build "$build" -j"$jobs" --target skein_cuda skein_cuda_host "${targets[@]}"
 

@@ -129,6 +129,7 @@ step ops 180 bin/gpu_cuda_ops_test
 step rounding 60 bin/gpu_cuda_rounding_test
 step llama_ops 120 bin/gpu_cuda_llama_ops_test
 step model 120 bin/gpu_cuda_model_test
+step decoder 120 bin/gpu_cuda_decoder_test
 step memory 120 bin/gpu_cuda_memory_test
 step shapes 240 bin/gpu_cuda_shapes_test
 step speed 120 bin/cuda_speed
