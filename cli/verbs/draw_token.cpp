@@ -22,7 +22,7 @@ absl::StatusOr<int32_t> draw_token(std::span<const float> logits, const Sampling
                                    plans::Rng& rng) {
   for (size_t token = 0; token < logits.size(); ++token) {
     if (std::isfinite(logits[token])) continue;
-    return absl::InternalError(absl::StrCat("the model gives token ", token, " the logit ",
+    return absl::DataLossError(absl::StrCat("the model gives token ", token, " the logit ",
                                             logits[token],
                                             "; its weights are no numbers, or too large"));
   }

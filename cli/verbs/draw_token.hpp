@@ -21,7 +21,7 @@ struct Sampling {
 absl::Status check(const Sampling& sampling);
 
 /// One draw from softmax(logits / temperature) among the tokens that are left. One random number,
-/// none at temperature 0. Internal if a logit is not a number.
+/// none at temperature 0. DataLoss if a logit is not a number.
 absl::StatusOr<int32_t> draw_token(std::span<const float> logits, const Sampling& sampling,
                                    plans::Rng& rng);
 

@@ -40,7 +40,7 @@ class Opening {
   }
   absl::Status add_what_is_there() {
     absl::Status status = add_all_gpus("auto");
-    if (!absl::IsFailedPrecondition(status)) return status;
+    if (!absl::IsFailedPrecondition(status) && !absl::IsResourceExhausted(status)) return status;
     actors::print_error_line(absl::StrCat("skein: ", std::string(status.message()), "; using ",
                                           names_.threads, " threads of the processor"));
     return add_host();
@@ -61,16 +61,24 @@ class Opening {
     options.precision = names_.precision;
     absl::StatusOr<std::unique_ptr<gpu::Device>> made = gpu::load_cuda_device(options);
     if (made.ok()) return keep(*std::move(made));
-    if (!absl::IsUnavailable(made.status())) return made.status();
+    if (!absl::IsUnavailable(made.status())) {
+      return absl::Status(made.status().code(),
+                          absl::StrCat("--devices ", name, ": GPU ", ordinal, ": ",
+                                       std::string(made.status().message())));
+    }
     return absl::FailedPreconditionError(absl::StrCat(
         "--devices ", name, ": no CUDA device: ", std::string(made.status().message())));
   }
-  /// FailedPrecondition if the first one cannot be used.
+  /// All that have room. FailedPrecondition if there is none, ResourceExhausted if all are full.
   absl::Status add_all_gpus(const std::string& name) {
+    absl::Status full;
+    const size_t before = devices_.size();
     for (int32_t ordinal = 0;; ++ordinal) {
       const absl::Status status = add_gpu(ordinal, name);
-      if (absl::IsFailedPrecondition(status) && ordinal > 0) return absl::OkStatus();
-      SKEIN_RETURN_IF_ERROR(status);
+      if (absl::IsResourceExhausted(status)) full = status;
+      if (status.ok() || absl::IsResourceExhausted(status)) continue;
+      if (!absl::IsFailedPrecondition(status) || ordinal == 0) return status;
+      return devices_.size() > before ? absl::OkStatus() : full;
     }
   }
   absl::Status keep(std::unique_ptr<gpu::Device> device) {

@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kExpressionBytesMax = 16 << 10;
 /// Those have a few; each step copies what all groups have matched.
 constexpr uint32_t kGroupsMax = 64;
-/// Steps that each match may take: those of known tokenizers take up to 32.
+/// Steps that a match may take at one place of the text: those of known tokenizers take up to 32.
 constexpr uint32_t kMatchSteps = 200;
 /// Steps beyond these that a text has for each of its bytes: very long words take 2. Some 10
 /// million take a second on a slow machine, so that it gives up a few KB in less.
@@ -44,6 +44,14 @@ absl::Status cannot_cut(int error, size_t bytes, const std::string& place) {
                    "tokenizer"));
 }
 
+/// Where the character behind the one at `at` begins.
+size_t behind(std::string_view text, size_t at) {
+  do {
+    ++at;
+  } while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80);
+  return at;
+}
+
 /// Looks for matches in one text.
 class Matcher {
  public:
@@ -57,32 +65,43 @@ class Matcher {
   }
   bool has_memory() const { return found_ != nullptr && limits_ != nullptr; }
 
-  /// PCRE2's result for the first match from `start` on. How many steps it took PCRE2 does not say:
-  /// one that takes more than all may is tried again with more, and the text pays for each try.
+  /// PCRE2's result for the first match from `start` on. PCRE2's limit counts anew at each place
+  /// that a match may begin at, so these are tried one by one.
   int find(size_t start) {
-    int result = find_within(start, kMatchSteps);
-    for (uint64_t steps = kMatchSteps; result == PCRE2_ERROR_MATCHLIMIT && budget_.steps > 0;) {
-      steps = std::min({steps * kTryGrowth, budget_.steps, uint64_t{UINT32_MAX}});
-      budget_.steps -= steps;
-      result = find_within(start, static_cast<uint32_t>(steps));
+    int result = PCRE2_ERROR_NOMATCH;
+    for (; start < text_.size() && result == PCRE2_ERROR_NOMATCH; start = behind(text_, start)) {
+      result = find_at(start);
     }
-    if (result >= 0) options_ = PCRE2_NO_UTF_CHECK;  // It has been checked by now.
     return result;
   }
   /// Begin and end of what has been found.
   const PCRE2_SIZE* ends() const { return pcre2_get_ovector_pointer(found_.get()); }
 
  private:
+  /// How many steps it took PCRE2 does not say: a match that takes more than all may is tried again
+  /// with more, and the text pays for each try.
+  int find_at(size_t start) {
+    int result = find_within(start, kMatchSteps);
+    for (uint64_t steps = kMatchSteps; result == PCRE2_ERROR_MATCHLIMIT && budget_.steps > 0;) {
+      steps = std::min({steps * kTryGrowth, budget_.steps, uint64_t{UINT32_MAX}});
+      budget_.steps -= steps;
+      result = find_within(start, static_cast<uint32_t>(steps));
+    }
+    return result;
+  }
   int find_within(size_t start, uint32_t steps) {
     pcre2_set_match_limit(limits_.get(), steps);
-    return pcre2_match(code_, reinterpret_cast<PCRE2_SPTR>(text_.data()), text_.size(), start,
-                       options_, found_.get(), limits_.get());
+    const int result = pcre2_match(code_, reinterpret_cast<PCRE2_SPTR>(text_.data()), text_.size(),
+                                   start, options_, found_.get(), limits_.get());
+    const bool is_checked = result >= 0 || result == PCRE2_ERROR_NOMATCH;
+    if (is_checked) options_ |= PCRE2_NO_UTF_CHECK;
+    return result;
   }
 
   const pcre2_code* code_;
   std::string_view text_;
   MatchBudget& budget_;
-  uint32_t options_ = 0;
+  uint32_t options_ = PCRE2_ANCHORED;
   std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> found_;
   std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)> limits_;
 };
@@ -139,11 +158,7 @@ absl::Status Pattern::cut(std::string_view text, MatchBudget& budget,
     if (found < 0) return cannot_cut(found, text.size(), compiled_->place);
     const PCRE2_SIZE* ends = matcher.ends();
     if (ends[1] <= ends[0]) {  // An empty match cuts nothing; the next one begins further on.
-      start = ends[0] + 1;
-      while (start < text.size() && (static_cast<unsigned char>(text[start]) & 0xc0) == 0x80) {
-        ++start;
-      }
-      if (start >= text.size()) break;
+      start = behind(text, ends[0]);
       continue;
     }
     if (ends[0] > done) SKEIN_RETURN_IF_ERROR(take(text.substr(done, ends[0] - done)));
