@@ -74,9 +74,10 @@ PlanReview::Advice PlanReview::try_another(const Commit& commit) {
   if (commit.lent_share > kLentMax) return {};
   PlanTrials::Outcome outcome = trials_.on_commit(commit.step_us);
   if (outcome.text.empty()) return {};
-  const std::string reason = outcome.next ? outcome.text : "";
+  std::string reason = outcome.next ? "another plan is tried" : "";
+  if (outcome.next && outcome.is_end) reason = "the fastest plan that was tried";
   if (outcome.next) change_.propose(*std::move(outcome.next));
-  return {{RunEvent{"plan.tried", std::move(outcome.text), {}}}, reason};
+  return {{RunEvent{"plan.tried", outcome.text, {{"result", outcome.text}}}}, std::move(reason)};
 }
 
 /// What the plan in force expects of its workers. By the layers' FLOPs it is known at once; at

@@ -49,7 +49,9 @@ PlanTrials::Outcome PlanTrials::on_commit(double step_us) {
   if (current_ + 1 == candidates_.size()) return end();
   ++current_;
   return {candidates_[current_].pipeline,
-          absl::StrFormat("plan %d of %d is tried", current_ + 1, candidates_.size())};
+          absl::StrFormat("candidate %d of %d is tried: %s", current_ + 1, candidates_.size(),
+                          candidates_[current_].pipeline.reason),
+          /*is_end=*/false};
 }
 
 PlanTrials::Outcome PlanTrials::end() {
@@ -57,13 +59,16 @@ PlanTrials::Outcome PlanTrials::end() {
       candidates_.begin(), candidates_.end(),
       [](const Candidate& a, const Candidate& b) { return a.step_us < b.step_us; });
   Outcome outcome;
-  outcome.text = absl::StrCat(
-      "the fastest of the plans that were tried stays: ", best->pipeline.reason, "; steps took ",
-      absl::StrJoin(candidates_, ", ", [](std::string* out, const Candidate& each) {
-        absl::StrAppendFormat(out, "%.4g ms (%.4g predicted)", each.step_us * 1e-3,
-                              each.pipeline.objective_us * 1e-3);
-      }));
-  if (static_cast<size_t>(best - candidates_.begin()) != current_) outcome.next = best->pipeline;
+  outcome.is_end = true;
+  const bool stays = static_cast<size_t>(best - candidates_.begin()) == current_;
+  outcome.text =
+      absl::StrCat("of the candidates ", stays ? "the last one was" : "an earlier one was",
+                   " the fastest: ", best->pipeline.reason, "; steps took ",
+                   absl::StrJoin(candidates_, ", ", [](std::string* out, const Candidate& each) {
+                     absl::StrAppendFormat(out, "%.4g ms (%.4g predicted)", each.step_us * 1e-3,
+                                           each.pipeline.objective_us * 1e-3);
+                   }));
+  if (!stays) outcome.next = best->pipeline;
   candidates_.clear();
   current_ = 0;
   return outcome;

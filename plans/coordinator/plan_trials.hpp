@@ -26,6 +26,7 @@ class PlanTrials {
   struct Outcome {
     std::optional<PlannedPipeline> next;  // To change to; none: the plan in force stays.
     std::string text;                     // One line for people; empty: it is not time yet.
+    bool is_end = false;                  // All have been tried.
   };
   /// A step was committed that took so long.
   Outcome on_commit(double step_us);

@@ -170,12 +170,16 @@ absl::StatusOr<PlannedPipeline> plan_tokens(const JobSpec& job, const PlanReques
   const size_t wanted = job.tokens.trial_steps > 0 ? kTriedMax : 1;
   std::vector<PlannedPipeline> found;
   for (const TunedTokens& each : tried) {
-    const bool is_rival = found.empty() || each.step_us <= kRivalMax * found.front().objective_us;
-    if (found.size() == wanted || !is_rival) break;
+    if (found.size() == wanted) break;
     SKEIN_ASSIGN_OR_RETURN(auto fitting, fit(job, each.plan, request, options));
-    if (fitting && !has_plan(found, fitting->plan)) found.push_back(*std::move(fitting));
+    if (!fitting || has_plan(found, fitting->plan)) continue;
+    const bool is_worth =
+        found.empty() || fitting->objective_us <= kRivalMax * found.front().objective_us;
+    if (is_worth) found.push_back(*std::move(fitting));
   }
   if (!found.empty()) {
+    std::stable_sort(found.begin(), found.end(),
+                     [](const auto& a, const auto& b) { return a.objective_us < b.objective_us; });
     PlannedPipeline chosen = std::move(found.front());
     chosen.rivals.assign(std::make_move_iterator(found.begin() + 1),
                          std::make_move_iterator(found.end()));

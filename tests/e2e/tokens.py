@@ -103,7 +103,7 @@ def tries_plans(program):
         complaints = run.complaints_about_journal(20)
         program.expect("plans are tried, the fastest stays, and every step is committed once",
                        code == 0 and not complaints and len(tried) > 1 and
-                       tried[0].startswith("plan 2 of ") and "the fastest" in tried[-1],
+                       tried[0].startswith("candidate 2 of ") and "the fastest" in tried[-1],
                        f"code {code}: {tried} {complaints} {run.errors()[-200:]}")
     finally:
         run.end()

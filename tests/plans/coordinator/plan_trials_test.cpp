@@ -47,7 +47,7 @@ TEST(PlanTrials, EachIsTriedAndTheFastestStays) {
   PlanTrials::Outcome second = trial.steps(900);
   ASSERT_TRUE(second.next);
   EXPECT_EQ(second.next->plan.microbatch_rows, 2);
-  EXPECT_EQ(second.text, "plan 2 of 3 is tried");
+  EXPECT_EQ(second.text, "candidate 2 of 3 is tried: of 2");
   trial.start(*second.next);
   PlanTrials::Outcome third = trial.steps(700);
   ASSERT_TRUE(third.next);
@@ -56,7 +56,9 @@ TEST(PlanTrials, EachIsTriedAndTheFastestStays) {
   PlanTrials::Outcome end = trial.steps(800);
   ASSERT_TRUE(end.next);
   EXPECT_EQ(end.next->plan.microbatch_rows, 2);
-  EXPECT_THAT(end.text, HasSubstr("of 2; steps took 0.9 ms (1 predicted), 0.7 ms"));
+  EXPECT_THAT(
+      end.text,
+      HasSubstr("an earlier one was the fastest: of 2; steps took 0.9 ms (1 predicted), 0.7 ms"));
   trial.start(*end.next);
   for (int n = 0; n < 9; ++n) EXPECT_EQ(trial.trials.on_commit(700).text, "");
 }
@@ -67,7 +69,7 @@ TEST(PlanTrials, TheLastOneStaysWithoutAnotherChange) {
   trial.start(*trial.steps(900).next);
   const PlanTrials::Outcome end = trial.steps(100);
   EXPECT_FALSE(end.next);
-  EXPECT_THAT(end.text, HasSubstr("stays: of 3"));
+  EXPECT_THAT(end.text, HasSubstr("the last one was the fastest: of 3"));
 }
 
 TEST(PlanTrials, AnotherPlanEndsThem) {
