@@ -80,6 +80,10 @@ run_tests() {  # preset, label
 }
 
 sanitized='unit|fuzz|sim'
+if [ $gate -eq 1 ] && [ "$label" != '.' ]; then
+  echo "--gate has labels of its own; leave --label out" >&2
+  exit 2
+fi
 [ $gate -eq 0 ] || label='compose|e2e|example|gpu|oracle|sim|tidy'
 trap print_times EXIT
 [ $install -eq 0 ] || timed "install" install_packages
