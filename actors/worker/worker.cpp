@@ -520,6 +520,7 @@ void WorkerState::on_fault(const WorkerFault& fault) {
   // A connection to one that is no neighbour any more.
   if (has_ended() || (!fault.peer_address.empty() && !of_plan)) return;
   if (!is_of_others(fault.why)) return tell_failed(fault.why);
+  if (failure) return;  // What comes behind it.
   session->tell(net::PeerFailure{std::string(fault.why.message()),
                                  of_plan ? peer->first : plans::WorkerId{},
                                  of_plan && fault.is_unreachable});
@@ -532,11 +533,11 @@ void WorkerState::tell_peer_failure(const absl::Status& why, plans::WorkerId pee
 /// Whoever cannot read what it is given to read, or has no memory for another plan, still has what
 /// it holds.
 void WorkerState::tell_failed(const absl::Status& why) {
-  if (failure) return;
   const bool lacks_memory = !replica_actor && absl::IsResourceExhausted(why);
   const bool holds_state = replica_actor || !store.held().empty();
   const bool stays =
       (plans::is_bad_input(why) || lacks_memory) && session->was_member() && holds_state;
+  if (failure && stays) return;  // It has been told.
   session->tell(net::Failed{std::string(why.message()), plans::is_bad_input(why), stays});
   if (!stays) return end(why);
   failure = why;

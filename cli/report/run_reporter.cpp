@@ -319,12 +319,17 @@ void RunReporter::on_event(const actors::EventReport& report) {
 
 /// Comings and goings, once there is something that they change.
 void RunReporter::mark_event(const actors::EventReport& report) {
-  const bool is_loss = report.name == "worker.lost";
+  const bool has_failed = report.name == "worker.failed";
+  const bool is_loss = has_failed || report.name == "worker.lost";
   const auto worker = report.fields.find("worker");
   if (steps_ == 0 || worker == report.fields.end()) return;
   if (!is_loss && report.name != "worker.joined") return;
   history_.mark({elapsed_seconds(),
-                 absl::StrCat("w", worker->second, is_loss ? " lost" : " joined"), is_loss});
+                 absl::StrCat("w", worker->second,
+                              has_failed ? " failed"
+                              : is_loss  ? " lost"
+                                         : " joined"),
+                 is_loss});
 }
 
 void RunReporter::write_pages(const std::string& history) {

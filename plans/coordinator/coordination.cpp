@@ -158,7 +158,7 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
   input_.on_commit();
   absent_.clear();
   // Its workers stay the same.
-  if (step == change_.restore().first_step) mark_hosts(&Membership::mark_trained);
+  if (!std::exchange(has_marked_trained_, true)) mark_hosts(&Membership::mark_trained);
   goodput_.on_commit(step, lent_us, now_us);
   const bool ends_run = log_.is_held() && (log_.is_complete() || stop_.is_made());
   if (change_after_journal_) {
@@ -772,6 +772,7 @@ CoordinatorDecisions Coordination::start(uint64_t now_us) {
   decisions.push_back(StartRun{order});
   input_.on_started();
   mark_hosts(&Membership::mark_started);
+  has_marked_trained_ = false;
   decisions.push_back(delete_failed(0));  // Nobody writes files of older plans any more.
   decisions.push_back(
       RunEvent{has_trained_ ? "run.continued" : "run.started",
@@ -1095,7 +1096,7 @@ CoordinatorDecisions Coordination::set_aside(WorkerId worker, const std::string&
   append(decisions, await_return(members().at(worker), why, now_us));
   members_.remove(worker);
   append(decisions, forget(worker));
-  append(decisions, go_on_without(worker, now_us));
+  append(decisions, go_on_without(worker, absl::StrCat("w", worker.value, " is lost"), now_us));
   return decisions;
 }
 
@@ -1129,7 +1130,7 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
     return decisions;
   }
   append(decisions, std::move(asked));
-  append(decisions, go_on_without(worker, now_us));
+  append(decisions, go_on_without(worker, absl::StrCat("w", worker.value, " is lost"), now_us));
   return decisions;
 }
 
@@ -1150,10 +1151,10 @@ void Coordination::mark_hosts(void (Membership::*mark)(WorkerId)) {
   }
 }
 
-CoordinatorDecisions Coordination::go_on_without(WorkerId worker, uint64_t now_us) {
+CoordinatorDecisions Coordination::go_on_without(WorkerId worker, const std::string& reason,
+                                                 uint64_t now_us) {
   const bool hosts = change_.hosts(worker);
   if (phase_ != Phase::kProfiling) is_urgent_ = is_urgent_ || hosts;
-  const std::string reason = absl::StrCat("w", worker.value, " is lost");
   switch (phase_) {
     case Phase::kProfiling:
       // The others were measured with it; a worker that takes its place is measured like them.
@@ -1171,7 +1172,7 @@ CoordinatorDecisions Coordination::go_on_without(WorkerId worker, uint64_t now_u
       if (!hosts) return {};
       if (!mode_->survives_losses()) return begin_change(reason, now_us);
       // The others go on, and make a new plan when they meet, which is soon. The loss explains what
-      // it was part of.
+      // it was part of. One that is still here gives nothing that they have not got.
       failures_.explain(worker);
       ModeDecisions made = mode_->lose(worker, now_us);
       hold_for_change(reason);
@@ -1222,12 +1223,15 @@ CoordinatorOutcome Coordination::on_worker_failed(WorkerId worker, const absl::S
                                                   uint64_t now_us) {
   if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
   if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
-  if (!members_.mark_failed(worker)) return Dropped{DropReason::kRepeated};
+  if (!members_.mark_failed(worker, change_.hosts(worker), now_us)) {
+    return Dropped{DropReason::kRepeated};
+  }
   const std::string who = describe(worker);
   const uint64_t step = steps_done() + 1;
   CoordinatorDecisions decisions = {worker_failed(worker, who, step, why)};
   const absl::Status blame(why.code(),
                            absl::StrCat(who, " failed at step ", step, ": ", why.message()));
+  last_failure_ = blame;
   const bool takes_part = change_.takes_part(worker);
   if (takes_part && accuse_input(members().at(worker), takes_part, blame, now_us)) {
     append(decisions, end(blame, false));
@@ -1235,18 +1239,11 @@ CoordinatorOutcome Coordination::on_worker_failed(WorkerId worker, const absl::S
   }
   if (measurements_.forget(worker)) append(decisions, measurements_.request(members()));
   const bool is_at_work = phase_ == Phase::kQuiescing || phase_ == Phase::kPreparing || runs_plan();
-  if (!is_at_work || !change_.hosts(worker)) {
-    append(decisions, let_leave(worker, now_us));
-    return decisions;
-  }
   // Its step will not end.
-  is_urgent_ = true;
-  if (phase_ == Phase::kQuiescing) {
-    change_.drop_proposal();
-    append(decisions, try_choose(now_us));
-  } else {
-    append(decisions, begin_change(absl::StrCat("w", worker.value, " cannot go on"), now_us));
-  }
+  append(decisions,
+         is_at_work && change_.hosts(worker)
+             ? go_on_without(worker, absl::StrCat("w", worker.value, " cannot go on"), now_us)
+             : let_leave(worker, now_us));
   return decisions;
 }
 
@@ -1441,6 +1438,11 @@ CoordinatorDecisions Coordination::give_up(const ProgressWatch::Verdict& verdict
     // Who was only to measure has read nothing that those who have trained could not.
     const bool blames_input = input_.is_of_participant() || !has_past();
     if (!input_.why().ok() && blames_input) return end(input_.why(), false);
+    const bool have_all_failed =
+        members_.count() > 0 &&
+        std::all_of(members().begin(), members().end(),
+                    [](const auto& each) { return each.second.has_failed; });
+    if (have_all_failed) return end(last_failure_, false);
     const int64_t wanted = has_trained_ ? options_.job.elastic.min_workers : options_.worker_count;
     const std::string why =
         absl::StrCat(members_.count(), " of ", wanted, " workers joined within ", verdict.limit_s,

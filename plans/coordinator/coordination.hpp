@@ -163,8 +163,8 @@ class Coordination {
   /// anything is committed, or when the run cannot begin without the first: the others would fail
   /// alike. From one alone it is a fault of its own.
   CoordinatorOutcome on_worker_lost(WorkerId worker, const absl::Status& why, uint64_t now_us);
-  /// The worker lives and gives what it holds, but computes nothing any more: it leaves. Bad input
-  /// as above.
+  /// The worker lives and gives what it holds, but computes nothing any more, so it is to leave.
+  /// Bad input is judged as in `on_worker_lost`. A repeat is dropped.
   CoordinatorOutcome on_worker_failed(WorkerId worker, const absl::Status& why, uint64_t now_us);
   /// The answer to `CheckListener`: the process that listened there is dead.
   CoordinatorOutcome on_worker_gone(const std::string& address, uint64_t now_us);
@@ -227,7 +227,7 @@ class Coordination {
   CoordinatorDecisions await_return(const Member& member, const std::string& why, uint64_t now_us);
   CoordinatorDecisions forget(WorkerId worker);
   CoordinatorDecisions set_aside(WorkerId worker, const std::string& why, uint64_t now_us);
-  CoordinatorDecisions go_on_without(WorkerId worker, uint64_t now_us);
+  CoordinatorDecisions go_on_without(WorkerId worker, const std::string& reason, uint64_t now_us);
   CoordinatorDecisions let_leave(WorkerId worker, uint64_t now_us);
   bool accuse_input(const Member& accuser, bool takes_part, const absl::Status& blame,
                     uint64_t now_us);
@@ -333,8 +333,10 @@ class Coordination {
   GoodputLedger goodput_;
   bool watches_commit_ = false;  // `after_commit` has not looked at the newest one.
   double lent_share_ = 0;  // The part of the newest commit's time in which other jobs had devices.
-  bool has_trained_ = false;  // As `has_trained`.
-  bool is_urgent_ = false;    // A worker was lost since the last plan.
+  bool has_trained_ = false;         // As `has_trained`.
+  absl::Status last_failure_;        // Why the last worker that stayed computes no more.
+  bool is_urgent_ = false;           // A worker was lost since the last plan.
+  bool has_marked_trained_ = false;  // Those of the plan, at its first commit.
   std::optional<std::string> change_after_journal_;
   std::optional<uint64_t> change_at_us_;  // Members have changed: look for a better plan then.
   std::string change_reason_;             // Of the change that the commit log is held for.

@@ -73,12 +73,16 @@ Member& Membership::admit(PeerNumber peer, JoinRequest request, bool has_trained
 }
 
 void Membership::lose(WorkerId worker, bool had_part, uint64_t now_us) {
+  if (!members_.at(worker).has_failed) record_loss(worker, had_part, now_us);
+  members_.erase(worker);
+}
+
+void Membership::record_loss(WorkerId worker, bool had_part, uint64_t now_us) {
   hold_back_.on_lost(worker, now_us);
   const Member& member = members_.at(worker);
   if (member.is_newcomer) {
     hosts_.on_lost(places_of(member.request), member.eligible_us, had_part, now_us);
   }
-  members_.erase(worker);
 }
 
 void Membership::on_heard(WorkerId worker, uint64_t now_us) {
@@ -108,9 +112,12 @@ bool Membership::mark_leaving(WorkerId worker) {
   return !std::exchange(members_.at(worker).leaves, true);
 }
 
-bool Membership::mark_failed(WorkerId worker) {
-  members_.at(worker).leaves = true;
-  return !std::exchange(members_.at(worker).has_failed, true);
+bool Membership::mark_failed(WorkerId worker, bool had_part, uint64_t now_us) {
+  Member& member = members_.at(worker);
+  if (member.has_failed) return false;
+  record_loss(worker, had_part, now_us);
+  member.leaves = member.has_failed = true;
+  return true;
 }
 
 bool Membership::has_peer(PeerNumber peer) const {

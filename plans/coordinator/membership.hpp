@@ -25,7 +25,7 @@ struct Member {
   WorkerActivity activity;
   uint64_t eligible_us = 0;     // May be given work from then on.
   bool leaves = false;          // Its state is to move away.
-  bool has_failed = false;      // And it computes nothing any more.
+  bool has_failed = false;      // It computes nothing any more; `leaves` is set.
   bool is_newcomer = false;     // It came, new, to a run that had begun to train.
   std::string held_back_why;    // "host a is flapping"; empty: it is not held back.
   bool may_hold_state = false;  // It had a part in a plan, or says so of an earlier connection.
@@ -59,8 +59,9 @@ class Membership {
                                              uint64_t now_us);
   /// False if it was known.
   bool mark_leaving(WorkerId worker);
-  /// It leaves, and may not work until it has. False if it was known.
-  bool mark_failed(WorkerId worker);
+  /// It leaves, and may not work until it has; when it is here again, it is one that was lost.
+  /// False if it was known.
+  bool mark_failed(WorkerId worker, bool had_part, uint64_t now_us);
   /// A plan gives it something to hold, now or later.
   void mark_holder(WorkerId worker) { members_.at(worker).may_hold_state = true; }
   /// A plan was started in which it has a part.
@@ -100,6 +101,7 @@ class Membership {
 
  private:
   WorkerId number(const JoinRequest& request);
+  void record_loss(WorkerId worker, bool had_part, uint64_t now_us);
 
   // Invariants: members have their own ids, of which this life's are up to the last one that was
   // given, and unlike connections.

@@ -437,9 +437,12 @@ class World {
   }
 
   void fail(WorkerId liar, bool is_idle) {
-    const Outcome outcome =
-        coordination_.on_worker_lost(liar, absl::DataLossError("it lies"), now_us_);
-    require(outcome.is_accepted());
+    const absl::Status why = absl::DataLossError("it lies");
+    const bool stays = script_.below(2) == 0;
+    const bool is_repeat = stays && coordination_.members().at(liar).has_failed;
+    const Outcome outcome = stays ? coordination_.on_worker_failed(liar, why, now_us_)
+                                  : coordination_.on_worker_lost(liar, why, now_us_);
+    require(outcome.is_accepted() != is_repeat);
     has_complaint_ = has_complaint_ || !is_idle;
     // That of one with a part may stand since before.
     require(has_complaint_ || coordination_.phase() != Phase::kEnded);

@@ -522,6 +522,32 @@ TEST(CoordinationElastic, WhoCannotGoOnIsNotCountedOnWhateverIsMissing) {
   EXPECT_EQ(find<StopWorker>(paused), nullptr) << "what it holds is nowhere else";
 }
 
+TEST(CoordinationElastic, WhereNobodyCanGoOnTheRunSaysWhy) {
+  JobSpec job = long_job();
+  job.checkpoint.enable = true;
+  job.comm.init_timeout_seconds = 60;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.finish_step(0);
+  const auto fail = [&](uint32_t worker) {
+    return cluster.decided(cluster.coordination.on_worker_failed(
+        WorkerId{worker}, absl::AbortedError("no memory"), ++cluster.now));
+  };
+  fail(2);
+  fail(1);
+  cluster.quiesced(1, {{1, kFrontStage}});
+  EXPECT_EQ(find<RunEvent>(cluster.quiesced(2, {{1, kBack}}))->name, "run.paused");
+  for (uint32_t worker : {1u, 2u}) {
+    cluster.decided(cluster.coordination.on_heartbeat({worker}, {}, cluster.now + 61'000'000));
+  }
+  cluster.now += 61'000'000;
+  const CoordinatorDecisions ended = cluster.decided(cluster.coordination.on_timer(cluster.now));
+  ASSERT_NE(find<EndRun>(ended), nullptr);
+  EXPECT_THAT(std::string(find<EndRun>(ended)->status.message()),
+              ::testing::HasSubstr("no memory"));
+  EXPECT_TRUE(find<StopWorkers>(ended)->keeps_state);
+}
+
 /// Two workers with a copy of the model each, of which one is lost, and too few are left.
 struct PausedCluster : Cluster {
   explicit PausedCluster(bool saves) : Cluster(job(saves)) {

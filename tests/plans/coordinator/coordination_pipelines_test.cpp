@@ -103,6 +103,25 @@ TEST(CoordinationPipelines, ALossInARoundQuiescesNobodyBeforeItsEnd) {
   }
 }
 
+TEST(CoordinationPipelines, WhoCannotGoOnCostsNoRound) {
+  PipelineCluster cluster;
+  const CoordinatorDecisions before = cluster.run(cluster.begun, 2);
+  cluster.dead.insert(1);
+  const CoordinatorDecisions told = cluster.decided(cluster.coordination.on_worker_failed(
+      {2}, absl::DataLossError("token 300 is none"), ++cluster.now));
+  EXPECT_EQ(find<RunEvent>(told)->name, "worker.failed");
+  EXPECT_EQ(count<QuiesceWorker>(told), 0u);
+  CoordinatorDecisions rest = cluster.run(told);
+  for (uint64_t step = 0; step < 20 && count<QuiesceWorker>(rest) == 0; ++step) {
+    for (uint32_t pipeline : {0u, 2u}) {
+      append(rest, cluster.run(cluster.ready_pipeline(pipeline, step)));
+    }
+  }
+  ASSERT_EQ(records(rest).size(), 1u);
+  EXPECT_EQ(records(rest)[0].sample_count, 6 * (records(rest)[0].step + 1));
+  EXPECT_EQ(count<QuiesceWorker>(rest), 3u) << "it is still here";
+}
+
 TEST(CoordinationPipelines, ALossWhileTheMeanIsTakenQuiescesAndTheRoundIsDoneAgain) {
   PipelineCluster cluster;
   cluster.holds_journal = true;
