@@ -520,7 +520,7 @@ void WorkerState::on_fault(const WorkerFault& fault) {
   // A connection to one that is no neighbour any more.
   if (has_ended() || (!fault.peer_address.empty() && !of_plan)) return;
   if (!is_of_others(fault.why)) return tell_failed(fault.why);
-  if (failure) return;  // What comes behind it.
+  if (failure && fault.peer_address.empty()) return;  // It follows from that.
   session->tell(net::PeerFailure{std::string(fault.why.message()),
                                  of_plan ? peer->first : plans::WorkerId{},
                                  of_plan && fault.is_unreachable});

@@ -336,6 +336,8 @@ TEST(Worker, WhoCannotReadItsInputStaysUntilWhatItHoldsHasMoved) {
   EXPECT_TRUE(told[0].getFailed().getBadInput());
   EXPECT_TRUE(told[0].getFailed().getStays());
   EXPECT_THAT(rig.ends, IsEmpty());
+  rig.tell(WorkerFault{absl::UnavailableError("no answer"), "127.0.0.1:2"});
+  EXPECT_EQ(rig.count(Body::PEER_FAILURE), 1u) << "what it holds does not get there";
   rig.tell(LinkClosed{1, absl::UnavailableError("gone")});
   rig.join();
   EXPECT_EQ(rig.count(Body::FAILED), 2u) << "the next one has not heard of it";
