@@ -74,7 +74,7 @@ class Opening {
     absl::Status full;
     const size_t before = devices_.size();
     for (int32_t ordinal = 0;; ++ordinal) {
-      const absl::Status status = add_gpu(ordinal, name);
+      absl::Status status = add_gpu(ordinal, name);
       if (absl::IsResourceExhausted(status)) full = status;
       if (status.ok() || absl::IsResourceExhausted(status)) continue;
       if (!absl::IsFailedPrecondition(status) || ordinal == 0) return status;
