@@ -1,7 +1,6 @@
 #include "actors/coordinator/coordinator_process.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -15,10 +14,12 @@
 #include "actors/actor_system.hpp"
 #include "actors/coordinator/coordinator.hpp"
 #include "actors/coordinator/run_lock.hpp"
+#include "actors/peer_listener.hpp"
 #include "net/address.hpp"
 #include "net/control/control_link.hpp"
 #include "net/event_loop.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/plan/layout_plan.hpp"
 
 namespace skein::actors {
 namespace {
@@ -162,24 +163,7 @@ class LocalCoordinator final : public CoordinatorProcess {
   }
 
   absl::StatusOr<std::unique_ptr<net::ControlListener>> listen() {
-    const Coordinator to = coordinator_;
-    auto numbers = std::make_shared<std::atomic<plans::PeerNumber>>(0);
-    auto on_accept = [to, numbers](std::shared_ptr<net::ControlLink> link,
-                                   net::schema::Role role) -> net::ControlLink::Handlers {
-      const plans::PeerNumber peer = ++*numbers;
-      caf::anon_send(to, PeerOpened{peer, std::move(link), role});
-      return {[to, peer](net::Envelope message) {
-                caf::anon_send(to, PeerMessage{peer, std::move(message)});
-              },
-              [to, peer](absl::Status why) {
-                caf::anon_send(to, PeerClosed{peer, std::move(why)});
-              }};
-    };
-    auto on_rejected = [to](const std::string& peer, const std::string& reason) {
-      caf::anon_send(to, PeerRejected{peer, reason});
-    };
-    return net::listen_control(*loop_, {options_.listen_address, options_.insecure}, on_accept,
-                               on_rejected);
+    return listen_for_peers(*loop_, {options_.listen_address, options_.insecure}, coordinator_);
   }
 
   void signal_end() {

@@ -1,7 +1,6 @@
 #include "actors/text/text_process.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -15,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/actor_system.hpp"
+#include "actors/peer_listener.hpp"
 #include "actors/printing/stderr_lines.hpp"
 #include "actors/text/text_coordinator.hpp"
 #include "actors/unguessable_bits.hpp"
@@ -143,24 +143,7 @@ class LocalText final : public TextProcess {
   }
 
   absl::StatusOr<std::unique_ptr<net::ControlListener>> listen_for_workers() {
-    const TextCoordinator to = coordinator_;
-    auto numbers = std::make_shared<std::atomic<plans::PeerNumber>>(0);
-    auto on_accept = [to, numbers](std::shared_ptr<net::ControlLink> link,
-                                   net::schema::Role role) -> net::ControlLink::Handlers {
-      const plans::PeerNumber peer = ++*numbers;
-      caf::anon_send(to, PeerOpened{peer, std::move(link), role});
-      return {[to, peer](net::Envelope message) {
-                caf::anon_send(to, PeerMessage{peer, std::move(message)});
-              },
-              [to, peer](absl::Status why) {
-                caf::anon_send(to, PeerClosed{peer, std::move(why)});
-              }};
-    };
-    auto on_rejected = [to](const std::string& peer, const std::string& reason) {
-      caf::anon_send(to, PeerRejected{peer, reason});
-    };
-    return net::listen_control(*loop_, {options_.listen_address, options_.insecure}, on_accept,
-                               on_rejected);
+    return listen_for_peers(*loop_, {options_.listen_address, options_.insecure}, coordinator_);
   }
 
   TextOptions options_;

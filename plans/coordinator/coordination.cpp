@@ -55,6 +55,11 @@ uint64_t other_jobs_us(const BroadcastCommit& commit, const Plan& plan) {
   return static_cast<uint64_t>(longest_s * kMicrosecondsPerSecond);
 }
 
+/// Why the run ends, if it is for what happened to this worker.
+absl::Status blame_of(const std::string& who, uint64_t step, const absl::Status& why) {
+  return {why.code(), absl::StrCat(who, " failed at step ", step, ": ", why.message())};
+}
+
 }  // namespace
 
 Coordination::Coordination(Options options, uint64_t now_us)
@@ -1121,8 +1126,7 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
   const bool measures = !has_trained_ && measurements_.is_asked(worker);
   members_.lose(worker, change_.hosts(worker), now_us);
   CoordinatorDecisions asked = forget(worker);
-  const absl::Status blame(why.code(),
-                           absl::StrCat(who, " failed at step ", step, ": ", why.message()));
+  const absl::Status blame = blame_of(who, step, why);
   const bool is_input_bad =
       (takes_part || measures) && accuse_input(lost, takes_part, blame, now_us);
   if (is_input_bad || options_.only_profiles) {
@@ -1137,9 +1141,7 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
 /// Whether what the workers read is at fault, by one that has gone or computes no more.
 bool Coordination::accuse_input(const Member& accuser, bool takes_part, const absl::Status& blame,
                                 uint64_t now_us) {
-  const bool is_deserted = std::all_of(members().begin(), members().end(),
-                                       [](const auto& each) { return each.second.has_failed; }) &&
-                           absent_.awaited(now_us).empty();
+  const bool is_deserted = members_.all_have_failed() && absent_.awaited(now_us).empty();
   return input_.accuse(blame, {accuser.id, takes_part, accuser.has_started, accuser.has_trained},
                        {has_past(), has_committed(), is_deserted});
 }
@@ -1229,8 +1231,7 @@ CoordinatorOutcome Coordination::on_worker_failed(WorkerId worker, const absl::S
   const std::string who = describe(worker);
   const uint64_t step = steps_done() + 1;
   CoordinatorDecisions decisions = {worker_failed(worker, who, step, why)};
-  const absl::Status blame(why.code(),
-                           absl::StrCat(who, " failed at step ", step, ": ", why.message()));
+  const absl::Status blame = blame_of(who, step, why);
   last_failure_ = blame;
   const bool takes_part = change_.takes_part(worker);
   if (takes_part && accuse_input(members().at(worker), takes_part, blame, now_us)) {
@@ -1438,10 +1439,7 @@ CoordinatorDecisions Coordination::give_up(const ProgressWatch::Verdict& verdict
     // Who was only to measure has read nothing that those who have trained could not.
     const bool blames_input = input_.is_of_participant() || !has_past();
     if (!input_.why().ok() && blames_input) return end(input_.why(), false);
-    const bool have_all_failed =
-        members_.count() > 0 &&
-        std::all_of(members().begin(), members().end(),
-                    [](const auto& each) { return each.second.has_failed; });
+    const bool have_all_failed = members_.count() > 0 && members_.all_have_failed();
     if (have_all_failed) return end(last_failure_, false);
     const int64_t wanted = has_trained_ ? options_.job.elastic.min_workers : options_.worker_count;
     const std::string why =

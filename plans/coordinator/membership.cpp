@@ -132,6 +132,11 @@ std::optional<WorkerId> Membership::same_process(const JoinRequest& request) con
   return before != members_.end() ? std::optional(before->first) : std::nullopt;
 }
 
+bool Membership::all_have_failed() const {
+  return std::all_of(members_.begin(), members_.end(),
+                     [](const auto& each) { return each.second.has_failed; });
+}
+
 bool Membership::some_leave() const {
   return std::any_of(members_.begin(), members_.end(),
                      [](const auto& each) { return each.second.leaves; });

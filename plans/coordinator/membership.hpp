@@ -81,6 +81,8 @@ class Membership {
     return member.eligible_us <= now_us && is_counted && !member.has_failed;
   }
   bool some_leave() const;
+  /// None is left that computes; also true of nobody.
+  bool all_have_failed() const;
   /// When the next member that is held back may be given work; none: nobody is held back.
   std::optional<uint64_t> next_eligible_us(uint64_t now_us) const;
   /// Whose lease has run out, and for how long nothing was heard of them.
