@@ -14,6 +14,17 @@ constexpr float kGeluFloor = -80;
 
 float logistic(float x) { return 1.0F / (1.0F + expf(-std::max(x, kGeluFloor))); }
 
+/// The same with its slope, s (1 - s), of which 1 - s is not made by a subtraction: that would keep
+/// rounding errors only where s is close to 1.
+struct Logistic {
+  float value, slope;
+};
+Logistic logistic_with_slope(float x) {
+  const float e = expf(-std::max(x, kGeluFloor));
+  const float s = 1.0F / (1.0F + e);
+  return {s, e * s * s};
+}
+
 /// Squares are summed in float64 in this many lanes, whatever the vector width of the machine.
 constexpr int64_t kLanes = 16;
 
@@ -23,14 +34,21 @@ float max_of(const float* x, int64_t count) {
   return highest;
 }
 
-/// x := exp(x - shift); returns the sum.
+/// x := exp(x - shift); returns the sum, of parts in float32: over a whole vocabulary float32 would
+/// lose what single numbers add to it.
 float exp_in_place(float* x, int64_t count, float shift) {
-  float sum = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    x[i] = expf(x[i] - shift);
-    sum += x[i];
+  constexpr int64_t kPart = 1024;
+  double sum = 0;
+  for (int64_t begin = 0; begin < count; begin += kPart) {
+    const int64_t end = std::min(begin + kPart, count);
+    float part = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      x[i] = expf(x[i] - shift);
+      part += x[i];
+    }
+    sum += static_cast<double>(part);
   }
-  return sum;
+  return static_cast<float>(sum);
 }
 
 }  // namespace
@@ -157,10 +175,9 @@ void gelu_forward(const float* x, float* y, int64_t count) {
 void gelu_backward(const float* x, float* dy, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const float v = x[i];
-    const float u = std::max(2 * kSqrt2OverPi * (v + kGeluCubic * v * v * v), kGeluFloor);
-    const float s = 1.0F / (1.0F + expf(-u));
+    const Logistic s = logistic_with_slope(2 * kSqrt2OverPi * (v + kGeluCubic * v * v * v));
     const float du = 2 * kSqrt2OverPi * (1.0F + 3 * kGeluCubic * v * v);
-    dy[i] *= s + v * s * (1.0F - s) * du;
+    dy[i] *= s.value + v * s.slope * du;
   }
 }
 
@@ -172,9 +189,9 @@ void swiglu_backward(const float* gate, const float* value, const float* dy, flo
                      float* dvalue, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const float g = gate[i];
-    const float s = logistic(g);
-    dgate[i] = dy[i] * value[i] * (s + g * s * (1.0F - s));
-    dvalue[i] = dy[i] * g * s;
+    const Logistic s = logistic_with_slope(g);
+    dgate[i] = dy[i] * value[i] * (s.value + g * s.slope);
+    dvalue[i] = dy[i] * g * s.value;
   }
 }
 
