@@ -51,9 +51,15 @@ class LayerBench {
       const auto vocab_size = static_cast<uint64_t>(job.model.vocab_size);
       bench->tokens_.push_back(static_cast<int32_t>(rng.below(vocab_size)));
     }
-    bench->activations_.resize(static_cast<size_t>(bench->model_->activation_elements()));
-    for (float& value : bench->activations_) value = static_cast<float>(rng.uniform() - 0.5);
-    bench->output_.resize(bench->activations_.size());
+    std::vector<float> values(static_cast<size_t>(bench->model_->activation_elements()));
+    for (float& value : values) value = static_cast<float>(rng.uniform() - 0.5);
+    // On the device, as between two layers of a stage.
+    const int64_t bytes = bench->model_->activation_elements() * 4;
+    SKEIN_ASSIGN_OR_RETURN(bench->activations_memory_, device.allocate(bytes));
+    SKEIN_ASSIGN_OR_RETURN(bench->output_memory_, device.allocate(bytes));
+    bench->activations_ = {bench->activations_memory_.floats(), values.size()};
+    bench->output_ = {bench->output_memory_.floats(), values.size()};
+    SKEIN_RETURN_IF_ERROR(device.upload(values, bench->activations_memory_.floats()));
     return bench;
   }
 
@@ -135,8 +141,8 @@ class LayerBench {
   double update_share_ = 0;
   bool is_warm_ = false;  // Else caches are cold, and libraries choose their kernels.
   std::vector<int32_t> tokens_;
-  std::vector<float> activations_;
-  std::vector<float> output_;
+  Buffer activations_memory_, output_memory_;
+  std::span<float> activations_, output_;
 };
 
 int64_t weight_bytes(const StageModel& model) {
@@ -182,7 +188,9 @@ int64_t profile_bytes(const plans::JobSpec& job, const Device& device,
     const MemoryEstimate estimate = estimate_memory(options, device.info());
     most = std::max(most, estimate.total_bytes() + estimate.split_bytes);
   }
-  return most;
+  // And what goes into a layer and comes out of it.
+  return most + 2 * rows.back() * job.training.seq_len * job.model.channels *
+                    static_cast<int64_t>(sizeof(float));
 }
 
 int64_t working_bytes(const plans::JobSpec& job, const Device& device, int64_t rows) {
