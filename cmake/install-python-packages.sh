@@ -1,10 +1,18 @@
 #!/usr/bin/env bash
-# Installs Hugging Face's tokenizers, which Debian does not have, into build/python of this tree.
+# Installs Python packages that Debian does not have into build/python of this tree:
+#   install-python-packages.sh tokenizers       Hugging Face's, for tools/skein-prepare
+#   install-python-packages.sh cudnn-frontend   headers with which the CUDA plugin asks cuDNN for attention
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=build/python
-"$folder/bin/python" -c 'import tokenizers' 2>/dev/null && exit 0
-echo "installing tokenizers into $folder"
-/usr/bin/python3 -m venv "$folder"
-"$folder/bin/pip" install --quiet --disable-pip-version-check --retries 1 --timeout 15 'tokenizers>=0.20,<1' ||
-  { rm -rf "$folder"; exit 1; }
+case "${1:-}" in
+  tokenizers) package='tokenizers>=0.20,<1' there=tokenizers ;;
+  cudnn-frontend) package='nvidia-cudnn-frontend>=1.32,<2' there=include/cudnn_frontend.h ;;
+  *) sed -n '2,4 s/^# \?//p' "$0" >&2; exit 2 ;;
+esac
+! ls "$folder"/lib/python3*/site-packages/"$there" >/dev/null 2>&1 || exit 0
+echo "installing $1 into $folder"
+[ -x "$folder/bin/pip" ] || /usr/bin/python3 -m venv "$folder" || { rm -rf "$folder"; exit 1; }
+no_deps=()
+[ "$1" != cudnn-frontend ] || no_deps=(--no-deps)  # Only its headers are wanted.
+"$folder/bin/pip" install --quiet --disable-pip-version-check --retries 1 --timeout 15 "${no_deps[@]}" "$package"

@@ -229,9 +229,9 @@ class Ops {
   /// Fused: `linear_input_gradient`, then dx := dx * gelu'(before) [rows, in].
   virtual void linear_gelu_gradient(const Linear& shape, ConstNumbers dy, ConstNumbers weight,
                                     ConstNumbers before, Numbers dx);
-  /// Fused: adds x^T dy to dweight and the column sums of dy to dbias [out].
-  virtual void linear_weight_gradient(const Linear& shape, ConstNumbers x, ConstNumbers dy,
-                                      float* dweight, float* dbias);
+  /// Adds x^T dy to dweight and the column sums of dy to dbias [out].
+  void linear_weight_gradient(const Linear& shape, ConstNumbers x, ConstNumbers dy, float* dweight,
+                              float* dbias);
 
   /// Values that are looked at together with others.
   struct Values {

@@ -46,8 +46,11 @@ can_compose() {
 
 install_packages() {
   bash cmake/install-packages.sh build test
-  [[ ! e2e =~ $label ]] || bash cmake/install-tokenizers.sh ||
+  [[ ! e2e =~ $label ]] || bash cmake/install-python-packages.sh tokenizers ||
     echo "no tokenizers: most of e2e_prepare will be skipped"
+  # So that what asks cuDNN for attention is compiled where CUDA is.
+  [[ ! gpu =~ $label ]] || [ ! -x /usr/local/cuda/bin/nvcc ] || bash cmake/install-python-packages.sh cudnn-frontend ||
+    echo "no front end of cuDNN: what uses it is not compiled"
   # Only root can use an engine. Where Debian's would replace another one, apt refuses.
   if [ "$(id -u)" -eq 0 ] && [[ compose =~ $label ]] && ! can_compose; then
     bash cmake/install-packages.sh docker || echo "no container engine: its test will be skipped"

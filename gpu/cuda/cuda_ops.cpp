@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/cuda/kernels/column_sums.hpp"
 #include "gpu/cuda/kernels/elementwise.hpp"
 #include "gpu/cuda/kernels/norm.hpp"
 #include "gpu/cuda/kernels/rows.hpp"
@@ -40,13 +41,20 @@ bool is_reached(const float* memory) {
 absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::create(CudaContext& context,
                                                          Precision precision) {
   SKEIN_ASSIGN_OR_RETURN(auto products, Products::create(context, precision));
+  std::unique_ptr<CudnnAttention> cudnn;
+  if (precision == Precision::kBfloat16) {
+    auto opened = CudnnAttention::create(context);
+    if (opened.ok()) cudnn = std::move(*opened);
+  }
   return std::unique_ptr<CudaOps>(
-      new CudaOps(context, std::move(products)));  // Constructor is private.
+      new CudaOps(context, std::move(products), std::move(cudnn)));  // Constructor is private.
 }
 
-CudaOps::CudaOps(CudaContext& context, std::unique_ptr<Products> products)
+CudaOps::CudaOps(CudaContext& context, std::unique_ptr<Products> products,
+                 std::unique_ptr<CudnnAttention> cudnn)
     : context_(context),
       products_(std::move(products)),
+      cudnn_(std::move(cudnn)),
       staging_([&context](int64_t bytes) { return context.allocate_pinned(bytes); }) {}
 
 bool CudaOps::note(const absl::Status& status) {

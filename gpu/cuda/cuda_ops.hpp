@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gpu/cuda/cuda_context.hpp"
+#include "gpu/cuda/cudnn_attention.hpp"
 #include "gpu/cuda/products.hpp"
 #include "gpu/cuda/staging.hpp"
 #include "gpu/ops.hpp"
@@ -19,7 +20,8 @@ namespace skein::gpu {
 /// after it do no harm. For the device's thread only.
 ///
 /// `Numbers` may be of either type in any call, whatever the precision: that is what the device
-/// tells models to keep activations in. Attention of bfloat16 numbers is by tensor cores.
+/// tells models to keep activations in. Attention of bfloat16 numbers is cuDNN's, or by our kernels
+/// with tensor cores.
 class CudaOps final : public Ops {
  public:
   static absl::StatusOr<std::unique_ptr<CudaOps>> create(CudaContext& context, Precision precision);
@@ -63,8 +65,6 @@ class CudaOps final : public Ops {
                             ConstNumbers before, Numbers dx) override;
   void linear_gelu(const Linear& shape, ConstNumbers x, ConstNumbers weight, ConstNumbers bias,
                    Numbers y, Numbers activated) override;
-  void linear_weight_gradient(const Linear& shape, ConstNumbers x, ConstNumbers dy, float* dweight,
-                              float* dbias) override;
   void add_sums_of_squares(std::span<const Values> all, double* result) override;
   void adamw_all(const Adamw& options, std::span<const AdamwTensor> tensors) override;
   absl::Status finish() override;
@@ -81,11 +81,11 @@ class CudaOps final : public Ops {
     kTable2,
     kRowLosses,
     kDelta,
-    kBiasGradient,
     kScratchCount
   };
 
-  CudaOps(CudaContext& context, std::unique_ptr<Products> products);
+  CudaOps(CudaContext& context, std::unique_ptr<Products> products,
+          std::unique_ptr<CudnnAttention> cudnn);
 
   cudaStream_t stream() const { return context_.compute(); }
   /// Keeps the first error; says whether this one is none.
@@ -108,8 +108,15 @@ class CudaOps final : public Ops {
   }
   /// Copies to the host; `use` gets the copy when the work ends.
   void download(const void* from, int64_t bytes, std::function<void(const void*)> use);
+  /// False if there is no cuDNN, or it has no such attention.
+  template <class Call>
+  bool try_cudnn(absl::Status (CudnnAttention::*run)(const Call&), const Call& call);
   /// False if the library has no such product.
   bool try_product(Products::Call call);
+  /// Where a side along which numbers lie is long, and no whole 16 bytes, as GPT-2's vocabulary,
+  /// the library has products of bfloat16 several times as slow as for what is: then one product of
+  /// what is, and one of a rest of up to 7. False if no side is so.
+  bool multiply_in_two(const Matmul& shape, ConstNumbers a, ConstNumbers b, Numbers c);
   /// A bfloat16 product as one of float32 copies.
   void multiply_converted(const Products::Call& call);
   /// A float32 copy. Null after an error.
@@ -117,6 +124,7 @@ class CudaOps final : public Ops {
 
   CudaContext& context_;
   std::unique_ptr<Products> products_;
+  std::unique_ptr<CudnnAttention> cudnn_;  // Null without it.
   Staging staging_;
   std::array<Buffer, kScratchCount> scratch_;
   absl::Status error_;

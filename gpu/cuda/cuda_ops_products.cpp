@@ -28,6 +28,20 @@ kernels::CachedAttention to_kernel(const Ops::Attention& shape, ConstNumbers qkv
   return {to_kernel(shape), qkv, cache.keys, cache.values, cache.capacity, cache.length, out};
 }
 
+/// From the first number of the first row to behind the last of the last.
+int64_t span_of(int64_t rows, int64_t columns, int64_t stride) {
+  return (rows - 1) * stride + columns;
+}
+
+/// bfloat16 numbers in 16 bytes, and the least side that is worth a second product.
+constexpr int64_t kWhole = 8;
+constexpr int64_t kCutMin = 128;
+
+/// What a side is cut to: 0 if it stays whole.
+int64_t cut(int64_t side) {
+  return side >= kCutMin && side % kWhole != 0 ? side / kWhole * kWhole : 0;
+}
+
 /// The auxiliary output of cuBLASLt's epilogues: 16 bytes, rows in multiples of 8 elements.
 bool fits_epilogue(int64_t columns, const void* aux) {
   return columns % 8 == 0 && reinterpret_cast<uintptr_t>(aux) % 16 == 0;
@@ -52,17 +66,50 @@ void CudaOps::multiply_converted(const Products::Call& call) {
   const Matmul s = call.shape.with_strides();
   Products::Call instead;
   instead.shape = s;
-  instead.a = converted(kCastA, call.a, s.a_rows() * s.a_stride);
-  instead.b = converted(kCastB, call.b, s.b_rows() * s.b_stride);
+  instead.a = converted(kCastA, call.a, span_of(s.a_rows(), s.transpose_a ? s.m : s.k, s.a_stride));
+  instead.b = converted(kCastB, call.b, span_of(s.b_rows(), s.transpose_b ? s.k : s.n, s.b_stride));
   const bool rounds = call.c.type() != NumberType::kFloat32;
-  instead.c = rounds ? Numbers(scratch_of<float>(kCastC, s.m * s.c_stride)) : call.c;
+  const int64_t count = span_of(s.m, s.n, s.c_stride);
+  instead.c = rounds ? Numbers(scratch_of<float>(kCastC, count)) : call.c;
   if (instead.a.is_null() || instead.b.is_null() || instead.c.is_null()) return;
-  if (rounds && s.accumulate) copy(call.c, instead.c, s.m * s.c_stride);
+  // What lies between two rows is kept, too.
+  if (rounds && (s.accumulate || s.c_stride != s.n)) copy(call.c, instead.c, count);
   note(products_->multiply(instead));
-  if (rounds) copy(instead.c, call.c, s.m * s.c_stride);
+  if (rounds) copy(instead.c, call.c, count);
+}
+
+bool CudaOps::multiply_in_two(const Matmul& shape, ConstNumbers a, ConstNumbers b, Numbers c) {
+  Matmul whole = shape.with_strides();
+  if ((whole.a_stride | whole.b_stride | whole.c_stride) % kWhole != 0) return false;
+  Matmul rest = whole;
+  if (const int64_t n = cut(shape.n); n != 0) {
+    whole.n = n;
+    rest.n -= n;
+    matmul(whole, a, b, c);
+    matmul(rest, a, b + (shape.transpose_b ? n * whole.b_stride : n), c + n);
+    return true;
+  }
+  if (const int64_t m = cut(shape.m); m != 0 && shape.transpose_a) {
+    whole.m = m;
+    rest.m -= m;
+    matmul(whole, a, b, c);
+    matmul(rest, a + m, b, c + m * whole.c_stride);
+    return true;
+  }
+  const int64_t k = cut(shape.k);
+  if (k == 0 || (shape.transpose_a && !shape.transpose_b)) return false;
+  whole.k = k;
+  rest.k -= k;
+  // The small part first, as what is there already is rounded before the other is added.
+  matmul(rest, a + (shape.transpose_a ? k * whole.a_stride : k),
+         b + (shape.transpose_b ? k : k * whole.b_stride), c);
+  whole.accumulate = true;
+  matmul(whole, a, b, c);
+  return true;
 }
 
 void CudaOps::matmul(const Matmul& shape, ConstNumbers a, ConstNumbers b, Numbers c) {
+  if (a.type() == NumberType::kBfloat16 && multiply_in_two(shape, a, b, c)) return;
   Products::Call call;
   call.shape = shape;
   call.a = a;
@@ -139,35 +186,25 @@ void CudaOps::linear_gelu(const Linear& shape, ConstNumbers x, ConstNumbers weig
   Ops::linear_gelu(shape, x, weight, bias, y, activated);
 }
 
-void CudaOps::linear_weight_gradient(const Linear& shape, ConstNumbers x, ConstNumbers dy,
-                                     float* dweight, float* dbias) {
-  // The epilogue sums the right operand, which dy is only of a weight [in, out].
-  if (x.type() == NumberType::kBfloat16 && dbias != nullptr && !shape.transposed) {
-    Products::Call call;
-    call.shape = {shape.in, shape.out, shape.rows, true, false, true};
-    call.a = x;
-    call.b = dy;
-    call.c = dweight;
-    call.epilogue = Products::Epilogue::kColumnSumsOfB;
-    auto* sums = scratch_of<float>(kBiasGradient, shape.out);
-    call.extra = sums;
-    if (sums == nullptr) return;
-    if (products_->is_worth_fusing(call) && try_product(call)) {
-      return add(dbias, sums, dbias, shape.out);
-    }
-  }
-  Ops::linear_weight_gradient(shape, x, dy, dweight, dbias);
-}
-
 void CudaOps::rotate(const Rotation& rotation, Numbers qkv) {
   kernels::rotate({to_kernel(rotation.shape), rotation.turns, rotation.is_opposite, qkv}, stream());
   launched("rotate");
+}
+
+template <class Call>
+bool CudaOps::try_cudnn(absl::Status (CudnnAttention::*run)(const Call&), const Call& call) {
+  if (cudnn_ == nullptr || call.qkv.type() != NumberType::kBfloat16) return false;
+  const absl::Status status = ((*cudnn_).*run)(call);
+  if (absl::IsUnimplemented(status)) return false;
+  note(status);
+  return true;
 }
 
 void CudaOps::attention_forward(const Attention& shape, ConstNumbers qkv, Numbers out,
                                 float* log_sum_exp) {
   if (!note(check_head_size(shape))) return;
   const kernels::AttentionForward call{to_kernel(shape), qkv, out, log_sum_exp};
+  if (try_cudnn(&CudnnAttention::forward, call)) return;
   if (qkv.type() == NumberType::kBfloat16 && shape.head_size <= kernels::kTensorCoreHeadMax) {
     kernels::attention_forward(call, stream());
   } else {
@@ -178,9 +215,10 @@ void CudaOps::attention_forward(const Attention& shape, ConstNumbers qkv, Number
 
 void CudaOps::attention_backward(const Attention& shape, ConstNumbers qkv, ConstNumbers out,
                                  const float* log_sum_exp, ConstNumbers dout, Numbers dqkv) {
-  auto* delta = scratch_of<float>(kDelta, shape.batch * shape.heads * shape.seq_len);
-  if (delta == nullptr) return;
-  const kernels::AttentionBackward call{to_kernel(shape), qkv, out, log_sum_exp, dout, delta, dqkv};
+  kernels::AttentionBackward call{to_kernel(shape), qkv, out, log_sum_exp, dout, nullptr, dqkv};
+  if (try_cudnn(&CudnnAttention::backward, call)) return;
+  call.delta = scratch_of<float>(kDelta, shape.batch * shape.heads * shape.seq_len);
+  if (call.delta == nullptr) return;
   kernels::attention_delta(call, stream());
   if (qkv.type() == NumberType::kBfloat16 && shape.head_size <= kernels::kTensorCoreHeadMax) {
     kernels::attention_backward(call, stream());

@@ -24,9 +24,10 @@ constexpr int64_t slab_count(int64_t rows) {
   const int64_t slabs = ceil_divide(rows, kSlabRowsMin);
   return slabs < 1 ? 1 : (slabs < kSlabsMax ? slabs : kSlabsMax);
 }
-/// The same of a norm's backward, in which a block makes a slab, one row after the other.
+/// The same of a norm's backward, in which a block makes a slab: two for each multiprocessor of an
+/// H200 that are as many as fit.
 constexpr int64_t kNormSlabRowsMin = 16;
-constexpr int64_t kNormSlabsMax = 1024;
+constexpr int64_t kNormSlabsMax = 264;
 constexpr int64_t norm_slab_count(int64_t rows) {
   const int64_t slabs = ceil_divide(rows, kNormSlabRowsMin);
   return slabs < 1 ? 1 : (slabs < kNormSlabsMax ? slabs : kNormSlabsMax);

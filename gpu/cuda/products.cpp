@@ -41,8 +41,6 @@ cublasLtEpilogue_t to_library(Products::Epilogue epilogue) {
       return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
     case Products::Epilogue::kGeluGradient:
       return CUBLASLT_EPILOGUE_DGELU;
-    case Products::Epilogue::kColumnSumsOfB:
-      return CUBLASLT_EPILOGUE_BGRADA;
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
@@ -90,7 +88,6 @@ struct Products::Choice {
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
   size_t workspace_bytes = 0;
-  uint32_t parts_of_k = 1;
   absl::Status status;  // Not ok: the library has nothing for this.
 
   ~Choice() {
@@ -161,18 +158,6 @@ absl::Status Products::multiply(const Call& call) {
                      choice.b, &beta, added, choice.c, call.c.data(), choice.c, &choice.algorithm,
                      workspace_.data(), choice.workspace_bytes, context_.compute()),
       absl::StrCat("product of ", call.shape.m, " x ", call.shape.n, " x ", call.shape.k));
-}
-
-bool Products::is_worth_fusing(const Call& call) {
-  Call plain = call;
-  plain.epilogue = Epilogue::kNone;
-  plain.extra = nullptr;
-  plain.aux = nullptr;
-  const absl::StatusOr<const Choice*> apart = choice_of(plain);
-  if (!apart.ok() || !(*apart)->status.ok()) return true;
-  const uint32_t parts = (*apart)->parts_of_k;  // Before the other choice may clear all.
-  const absl::StatusOr<const Choice*> fused = choice_of(call);
-  return fused.ok() && (*fused)->status.ok() && (*fused)->parts_of_k >= parts;
 }
 
 absl::StatusOr<const Products::Choice*> Products::choice_of(const Call& call) {
@@ -246,13 +231,6 @@ absl::Status Products::find_algorithm(const Key& key, Choice& choice) const {
   }
   choice.algorithm = found.algo;
   choice.workspace_bytes = found.workspaceSize;
-  uint32_t parts = 0;
-  size_t written = 0;
-  if (cublasLtMatmulAlgoConfigGetAttribute(&choice.algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM,
-                                           &parts, sizeof parts,
-                                           &written) == CUBLAS_STATUS_SUCCESS) {
-    choice.parts_of_k = std::max(parts, uint32_t{1});
-  }
   return absl::OkStatus();
 }
 

@@ -28,10 +28,9 @@ class Products {
   /// What is done with a product where it is made.
   enum class Epilogue {
     kNone,
-    kBias,           // c += extra [n], a row.
-    kBiasGelu,       // extra as above; aux [m, n] := the sum, c := gelu(aux), the tanh form.
-    kGeluGradient,   // aux [m, n] as above, read; c := c * gelu'(aux), before it is rounded.
-    kColumnSumsOfB,  // extra [n] := the column sums of b [k, n].
+    kBias,          // c += extra [n], a row.
+    kBiasGelu,      // extra as above; aux [m, n] := the sum, c := gelu(aux), the tanh form.
+    kGeluGradient,  // aux [m, n] as above, read; c := c * gelu'(aux), before it is rounded.
   };
   /// c = op(a) op(b) as `Ops::Matmul`. a and b have one type; extra and aux have that of c, which
   /// is that of a or float32. With `added`, which lies as c and is not c, c = added + op(a) op(b);
@@ -53,11 +52,6 @@ class Products {
   Precision precision() const { return precision_; }
   /// Unimplemented if the library has nothing for such a call; it is not asked again.
   absl::Status multiply(const Call& call);
-  /// Whether the library, with the epilogue, cuts the sum over k into as many parts as without it.
-  /// Where k is long and the result small, as for weight gradients, a product that is not cut
-  /// leaves most of a GPU idle, which costs more than a pass for what the epilogue does. A rule and
-  /// no measurement, so that equal GPUs compute the same bits.
-  bool is_worth_fusing(const Call& call);
 
  private:
   /// What the library's choice depends on: sizes, flags, and how pointers are aligned.

@@ -157,7 +157,7 @@ def main():
         moved(program, with_library(program, TOKENIZERS_PYTHON))
         stopped(program, TOKENIZERS_PYTHON)
     elif program.failures == 0:
-        print("skipped: all but the refusals needs Hugging Face's tokenizers; cmake/install-tokenizers.sh "
+        print("skipped: all but the refusals needs Hugging Face's tokenizers; cmake/install-python-packages.sh "
               "installs them")
         sys.exit(SKIPPED)
     program.finish()

@@ -277,7 +277,6 @@ class EmulatedCuda : public testing::Test {
     set_(emulated::Control::kWaitsUntilLost, ordinary.waits_until_lost);
     set_(emulated::Control::kEpilogues, 1);
     set_(emulated::Control::kEvenStridesOnly, 0);
-    set_(emulated::Control::kCutsSums, 0);
   }
   using Set = void(emulated::Control, int64_t);
   Set* set_ = nullptr;
@@ -286,12 +285,6 @@ class EmulatedCuda : public testing::Test {
 TEST_F(EmulatedCuda, GivesTheSameWithoutFusedProducts) {
   const Trained fused = train(*load_cuda_device({}).value(), false);
   set_(emulated::Control::kEpilogues, 0);
-  expect_near(train(*load_cuda_device({}).value(), false), fused, 3e-2);
-}
-
-TEST_F(EmulatedCuda, WeightGradientsAreNotFusedWhereThatKeepsTheirSumInOnePart) {
-  const Trained fused = train(*load_cuda_device({}).value(), false);
-  set_(emulated::Control::kCutsSums, 1);
   expect_near(train(*load_cuda_device({}).value(), false), fused, 3e-2);
 }
 

@@ -45,7 +45,8 @@ TEST_P(CudaProducts, MultiplyInEveryTransposition) {
 }
 
 TEST_P(CudaProducts, ReadAndWriteRowsThatLieApart) {
-  const int64_t m = 9, n = 13, k = 21, wide = 64;
+  // Long enough that a product is cut where a side is no whole 16 bytes.
+  const int64_t m = 131, n = 133, k = 141, wide = 192;
   for (int flags = 0; flags < 8; ++flags) {
     Ops::Matmul shape{m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0};
     shape.a_stride = shape.b_stride = shape.c_stride = wide;
@@ -132,7 +133,18 @@ TEST_P(CudaProducts, ComputeLinearLayersWithBiasGeluAndGradients) {
 
 TEST_P(CudaOps, NormaliseAndAddResiduals) {
   for (const auto& [rows, columns] : std::vector<std::array<int64_t, 2>>{
-           {1, 1}, {3, 7}, {5, 32}, {65, 100}, {130, 33}, {large(1000, 9), large(1600, 320)}}) {
+           {1, 1},
+           {3, 7},
+           {5, 32},
+           {65, 100},
+           {130, 33},
+           {large(1000, 9), large(1600, 320)},
+           // Rows in the registers of one warp, of several, and of none.
+           {37, 768},
+           {3, 1000},
+           {9, 2056},
+           {9, 4104},
+       }) {
     compare(
         "layer norm of " + std::to_string(rows) + " x " + std::to_string(columns),
         {tolerance_of(1e-5, kStored), tolerance_of(1e-5, kStored), tolerance_of(1e-5, kRounded)},

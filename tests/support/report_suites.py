@@ -17,7 +17,7 @@ MAY_SKIP = (
     (r"gpu_cuda_\w+", NO_GPU, "no GPU; the same tests run on an emulated one"),
     (r"e2e_(network|compose)", NO_ROOT, "only root can make networks and use an engine"),
     (r"e2e_prepare", not os.path.exists(TOKENIZERS_PYTHON),
-     "Debian has no tokenizers, and cmake/install-tokenizers.sh could not get it"),
+     "Debian has no tokenizers, and cmake/install-python-packages.sh could not get it"),
     (r"oracle_schedule_csv", True, "Debian's PyTorch has no pipelining"),
 )
 

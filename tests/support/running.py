@@ -9,7 +9,7 @@ import threading
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Whether to run the long form of a suite that has one: tests/run.sh --long.
 LONG = os.environ.get("SKEIN_TEST_LONG") == "1"
-# A Python with Hugging Face's tokenizers, if cmake/install-tokenizers.sh could get them.
+# A Python with Hugging Face's tokenizers, if cmake/install-python-packages.sh could get them.
 TOKENIZERS_PYTHON = os.path.join(SOURCE, "build", "python", "bin", "python")
 SMALL_JOB = os.path.join(SOURCE, "tests", "support", "small_job.toml")
 

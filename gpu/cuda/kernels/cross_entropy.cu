@@ -80,11 +80,11 @@ __global__ void sum_losses_kernel(const double* losses, double* sum, int64_t row
 
 template <class T>
 void launch(const CrossEntropy& call, cudaStream_t stream) {
-  constexpr int kWide = 16 / sizeof(T);
   const auto blocks = static_cast<unsigned>(call.rows);
   T* logits = numbers_of<T>(call.logits);
-  if (call.stride % kWide == 0 && reinterpret_cast<uintptr_t>(logits) % 16 == 0) {
-    cross_entropy_kernel<T, kWide><<<blocks, kThreads, 0, stream>>>(call, logits);
+  constexpr int kWidth = kWide<T>;
+  if (fits_packs(call.logits, call.stride, kWidth)) {
+    cross_entropy_kernel<T, kWidth><<<blocks, kThreads, 0, stream>>>(call, logits);
   } else {
     cross_entropy_kernel<T, 1><<<blocks, kThreads, 0, stream>>>(call, logits);
   }

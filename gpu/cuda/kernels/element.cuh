@@ -14,9 +14,14 @@ __device__ inline float load(const __nv_bfloat16* at) { return __bfloat162float(
 __device__ inline void store(float value, float* at) { *at = value; }
 __device__ inline void store(float value, __nv_bfloat16* at) { *at = __float2bfloat16_rn(value); }
 
+/// Numbers that a thread takes at once where they are aligned: 16 bytes.
+template <class T>
+constexpr int kWide = 16 / sizeof(T);
+
 /// Neighbours that are read and written in one instruction, from an address aligned to all of them.
+/// More than 16 bytes are several instructions.
 template <class T, int kWidth>
-struct alignas(kWidth * sizeof(T)) Pack {
+struct alignas(kWidth * sizeof(T) < 16 ? kWidth * sizeof(T) : 16) Pack {
   T numbers[kWidth];
 };
 template <class T, int kWidth>
@@ -44,10 +49,13 @@ T* numbers_of(Numbers numbers) {
 
 inline bool is_float32(ConstNumbers numbers) { return numbers.type() == NumberType::kFloat32; }
 
-/// Whether rows of `columns` bfloat16 numbers, or all of one row, can be taken `width` at a time.
+/// Whether 16 bytes can be taken at once. True of a null.
+inline bool is_aligned(const void* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
+}
+/// Whether rows of `columns` numbers, or all of one row, can be taken `width`, 16 bytes, at a time.
 inline bool fits_packs(ConstNumbers numbers, int64_t columns, int width) {
-  return columns % width == 0 &&
-         reinterpret_cast<uintptr_t>(numbers.data()) % (2 * static_cast<size_t>(width)) == 0;
+  return columns % width == 0 && is_aligned(numbers.data());
 }
 
 }  // namespace skein::gpu::kernels

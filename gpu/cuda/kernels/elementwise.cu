@@ -7,8 +7,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kPerThread = 4;
-/// bfloat16 numbers that a thread takes at once where they are aligned: 16 bytes.
-constexpr int kWide = 8;
 constexpr float kSqrt2OverPi = 0.7978845608028654F;
 constexpr float kGeluCubic = 0.044715F;
 
@@ -75,23 +73,24 @@ struct Combine {
   }
 };
 
+template <class T, class Function>
+void combine_as(ConstNumbers a, ConstNumbers b, Numbers y, int64_t count, cudaStream_t stream) {
+  constexpr int kWidth = kWide<T>;
+  const T* left = numbers_of<T>(a);
+  const T* right = numbers_of<T>(b);
+  T* to = numbers_of<T>(y);
+  if (fits_packs(a, count, kWidth) && fits_packs(b, count, kWidth) &&
+      fits_packs(y, count, kWidth)) {
+    for_each(count / kWidth, stream, Combine<T, kWidth, Function>{left, right, to});
+  } else {
+    for_each(count, stream, Combine<T, 1, Function>{left, right, to});
+  }
+}
+
 template <class Function>
 void combine(ConstNumbers a, ConstNumbers b, Numbers y, int64_t count, cudaStream_t stream) {
-  using Bfloat16 = __nv_bfloat16;
-  if (is_float32(y)) {
-    for_each(count, stream,
-             Combine<float, 1, Function>{numbers_of<float>(a), numbers_of<float>(b),
-                                         numbers_of<float>(y)});
-  } else if (fits_packs(a, count, kWide) && fits_packs(b, count, kWide) &&
-             fits_packs(y, count, kWide)) {
-    for_each(count / kWide, stream,
-             Combine<Bfloat16, kWide, Function>{numbers_of<Bfloat16>(a), numbers_of<Bfloat16>(b),
-                                                numbers_of<Bfloat16>(y)});
-  } else {
-    for_each(count, stream,
-             Combine<Bfloat16, 1, Function>{numbers_of<Bfloat16>(a), numbers_of<Bfloat16>(b),
-                                            numbers_of<Bfloat16>(y)});
-  }
+  is_float32(y) ? combine_as<float, Function>(a, b, y, count, stream)
+                : combine_as<__nv_bfloat16, Function>(a, b, y, count, stream);
 }
 
 template <class From, class To, int kWidth>

@@ -10,8 +10,8 @@ namespace skein::gpu::kernels {
 
 /// Overwrites y [rows, columns], mean and rstd [rows]. Without `mean` it is an RMS norm, which has
 /// no bias. Numbers of one call have one type, of b bytes each. Bytes: 2 b rows columns; FLOPs:
-/// about 8 rows columns, of an RMS norm 4. The second and third look at a row find it in the
-/// caches.
+/// about 8 rows columns, of an RMS norm 4. Rows that a warp cannot hold in registers are read
+/// again, from the caches.
 struct NormForward {
   ConstNumbers x;
   const float* weight = nullptr;
@@ -28,8 +28,8 @@ void norm_forward(const NormForward& norm, cudaStream_t stream);
 /// Overwrites dx [rows, columns] with `residual`, which may be dx, or be null, plus the input
 /// gradient; adds to dweight and dbias [columns]. `partial` holds 2 norm_slab_count(rows) columns
 /// floats. Without `mean` it is an RMS norm, which has no dbias.
-/// Bytes: 4 b rows columns, 3 b without `residual`, as x and dy are found in the caches when they
-/// are read again. FLOPs: about 14 rows columns, of an RMS norm 11.
+/// Bytes: 4 b rows columns, 3 b without `residual`; rows of more numbers than a block can hold in
+/// registers are read again, from the caches. FLOPs: about 14 rows columns, of an RMS norm 11.
 struct NormBackward {
   ConstNumbers dy, x;
   const float* weight = nullptr;
@@ -47,10 +47,5 @@ void norm_backward(const NormBackward& norm, cudaStream_t stream);
 
 /// The widest rows that fit: their sums are in shared memory.
 constexpr int64_t kNormColumnsMax = 28 * 1024;
-
-/// Adds the column sums of dy [rows, columns] to db. `partial` holds slab_count(rows) columns
-/// floats. Bytes: b rows columns; FLOPs: rows columns.
-void add_column_sums(ConstNumbers dy, float* db, float* partial, int64_t rows, int64_t columns,
-                     cudaStream_t stream);
 
 }  // namespace skein::gpu::kernels

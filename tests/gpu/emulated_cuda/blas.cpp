@@ -163,20 +163,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   }
   // An algorithm counts on the alignments that it was chosen for.
   found->algo.data[0] = alignment_of(product.bias);
-  const bool cuts = emulated::settings().cuts_sums && product.epilogue != CUBLASLT_EPILOGUE_BGRADA;
-  found->algo.data[1] = cuts ? 4 : 1;
   *count = 1;
-  return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algorithm,
-                                                    cublasLtMatmulAlgoConfigAttributes_t attribute,
-                                                    void* value, size_t bytes, size_t* written) {
-  if (attribute != CUBLASLT_ALGO_CONFIG_SPLITK_NUM || bytes != sizeof(uint32_t)) {
-    return CUBLAS_STATUS_INVALID_VALUE;
-  }
-  *static_cast<uint32_t*>(value) = static_cast<uint32_t>(algorithm->data[1]);
-  *written = bytes;
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -187,9 +174,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t raw, const 
                               const cublasLtMatmulAlgo_t* algorithm, void*, size_t, cudaStream_t) {
   const Product& product = product_of(raw);
   if (alignment_of(product.bias) < algorithm->data[0]) return CUBLAS_STATUS_INVALID_VALUE;
-  if (product.epilogue == CUBLASLT_EPILOGUE_BGRADA && emulated::settings().cuts_sums) {
-    return CUBLAS_STATUS_INVALID_VALUE;  // What would be slow is taken for an error.
-  }
   const Layout &a_layout = layout_of(a_raw), &b_layout = layout_of(b_raw),
                &c_layout = layout_of(c_raw);
   const bool a_transposed = product.operation_a == CUBLAS_OP_T;
@@ -223,10 +207,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t raw, const 
       }
       write(sum, d, c_layout.type, at);
     }
-    if (product.epilogue != CUBLASLT_EPILOGUE_BGRADA) continue;
-    double sum = 0;
-    for (int64_t k = 0; k < depth; ++k) sum += element(a, a_layout, a_transposed, i, k);
-    write(sum, product.bias, c_layout.type, i);
   }
   return CUBLAS_STATUS_SUCCESS;
 }

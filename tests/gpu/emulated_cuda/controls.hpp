@@ -14,9 +14,7 @@ enum class Control {
   kWaitsUntilLost,   // So many waits from now on succeed, then the device is lost; -1: never.
   kEpilogues,        // 0: the library has no fused products.
   kEvenStridesOnly,  // 1: the library has no products of odd strides, also none of float32.
-  kCutsSums,  // 1: sums are cut into parts, but with the epilogue that adds up columns, which
-              // fails.
-  kGpus,      // How many the machine has; CUDA_VISIBLE_DEVICES chooses among them.
+  kGpus,             // How many the machine has; CUDA_VISIBLE_DEVICES chooses among them.
 };
 
 struct Settings {
@@ -24,7 +22,6 @@ struct Settings {
   int64_t waits_until_lost = -1;
   bool has_epilogues = true;
   bool has_even_strides_only = false;
-  bool cuts_sums = false;
   int64_t gpus = 1;
 };
 Settings& settings();

@@ -25,7 +25,6 @@ void set(Settings& settings, Control control, int64_t value) {
   if (control == Control::kWaitsUntilLost) settings.waits_until_lost = value;
   if (control == Control::kEpilogues) settings.has_epilogues = value != 0;
   if (control == Control::kEvenStridesOnly) settings.has_even_strides_only = value != 0;
-  if (control == Control::kCutsSums) settings.cuts_sums = value != 0;
   if (control == Control::kGpus) settings.gpus = value;
 }
 
