@@ -1,8 +1,10 @@
 // Times the ops of the CUDA back end, each against what bounds it: the bandwidth of a copy measured
-// here, or the fastest product measured here. Then training steps of GPT-2, with a vocabulary that
-// products like and with its own. With --large only steps, of a GPT-2 of about 1,000 M parameters.
-// bench/gpu/torch_baseline.py runs the same steps.
-//   cuda_speed [--quick] [--large] [--precision bfloat16|tf32|float32]
+// here, or the fastest product measured here. Then training steps of GPT-2 in micro-batches of 4,
+// 16 and 64 samples, with a vocabulary that products like and with its own. With --large only
+// steps, of a GPT-2 of about 1,000 M parameters. bench/gpu/torch_baseline.py runs the same steps.
+//   cuda_speed [--quick] [--only attention|models|steps | --large] [--precision
+//   bfloat16|tf32|float32]
+// --only steps makes three steps with GPT-2's own vocabulary, for a profiler.
 // Exit code 77 without a GPU.
 
 #include <algorithm>
@@ -28,10 +30,13 @@ using gpu::Numbers;
 using gpu::Ops;
 
 constexpr int kRounds = 5;  // The median counts.
+constexpr int kSteps = 12;  // Likewise, of those behind the first four.
+constexpr int kWarmUps = 4;
 
 struct Options {
   bool is_quick = false;
   bool is_large = false;
+  std::string only;  // "attention", "models", "steps"; all if empty.
   std::string precision = "bfloat16";
 };
 
@@ -40,11 +45,13 @@ struct Sizes {
   explicit Sizes(const Options& options) {
     if (options.is_large) batch = 8, channels = 1792, heads = 28, layers = 24;
     if (!options.is_quick) return;
-    batch = 1, seq_len = 32, channels = 32, heads = 2, layers = 1, vocab = 256, repeats = 1;
+    batches = {1}, batch = 1, seq_len = 32, channels = 32, heads = 2, layers = 1, vocab = 256,
+    repeats = 1;
     square = 32;
   }
   int64_t rows() const { return batch * seq_len; }
 
+  std::vector<int64_t> batches = {4, 16, 64};  // The models take them in turn.
   int64_t batch = 16, seq_len = 1024, channels = 768, heads = 12, layers = 12, vocab = 50304;
   int64_t odd_vocab() const { return vocab - 47; }  // GPT-2's own, 50257.
   int64_t square = 8192;  // Side of the product that all others are compared with.
@@ -90,9 +97,10 @@ class Table {
  public:
   Table(gpu::Device& device, const Sizes& sizes) : device_(device), clock_(device), s_(sizes) {}
 
-  void run() {
+  void run(const std::string& only) {
     measure_bounds();
     std::printf("%-34s %10s %9s %7s\n", "op", "us", "rate", "share");
+    if (only == "attention") return by_length();
     measure_products();
     measure_attention();
     measure_rows();
@@ -204,24 +212,35 @@ class Table {
     const Ops::Attention shape{s_.batch, s_.seq_len, s_.heads, s_.heads, s_.channels / s_.heads};
     const int64_t n = s_.rows() * s_.channels;
     const Numbers qkv = activations(3 * n);
-    const Numbers out = activations(n, false);
-    const Numbers dout = activations(n);
-    const Numbers dqkv = activations(3 * n, false);
-    float* sums = tensor(s_.rows() * s_.heads, false);
     float* turns = tensor(s_.seq_len * s_.channels / s_.heads);
     by_bytes("rotary positions", 4 * number_bytes_ * static_cast<double>(n), [&](Ops& ops) {
       ops.rotate({shape, turns, false}, qkv);
     });
-    // Half of the pairs of queries and keys; a forward has two products, a backward five.
-    const double pairs = static_cast<double>(n) * static_cast<double>(s_.seq_len) / 2;
-    by_flops("attention", 4 * pairs,
-             [&](Ops& ops) { ops.attention_forward(shape, qkv, out, sums); });
-    by_flops("attention backward", 10 * pairs,
-             [&](Ops& ops) { ops.attention_backward(shape, qkv, out, sums, dout, dqkv); });
+    by_length();
+  }
+
+  /// The same tokens in ever fewer and longer sequences.
+  void by_length() {
+    const int64_t n = s_.rows() * s_.channels;
+    const Numbers qkv = activations(3 * n);
+    const Numbers out = activations(n, false);
+    const Numbers dout = activations(n);
+    const Numbers dqkv = activations(3 * n, false);
+    float* sums = tensor(s_.rows() * s_.heads, false);
+    for (int64_t t = s_.seq_len; t <= s_.rows(); t *= 4) {
+      const Ops::Attention shape{s_.rows() / t, t, s_.heads, s_.heads, s_.channels / s_.heads};
+      // Half of the pairs of queries and keys; a forward has two products, a backward five.
+      const double pairs = static_cast<double>(n) * static_cast<double>(t) / 2;
+      const std::string form = "attention, T " + std::to_string(t);
+      by_flops(form, 4 * pairs, [&](Ops& ops) { ops.attention_forward(shape, qkv, out, sums); });
+      by_flops(form + ", backward", 10 * pairs,
+               [&](Ops& ops) { ops.attention_backward(shape, qkv, out, sums, dout, dqkv); });
+    }
   }
 
   void measure_rows() {
-    const int64_t n = s_.rows(), c = s_.channels, v = s_.vocab;
+    // More than fits the second cache.
+    const int64_t n = 4 * s_.rows(), c = s_.channels, v = s_.vocab;
     const Numbers x = activations(n * c);
     const Numbers y = activations(n * c);
     const Numbers z = activations(n * c, false);
@@ -319,8 +338,15 @@ class Table {
   double number_bytes_ = 0;  // An activation's.
 };
 
+/// Dense bfloat16, by the vendor's datasheets; 0 where we know none.
+double peak_flops(const std::string& gpu) {
+  const bool is_hopper =
+      gpu.find("H100 80GB HBM3") != std::string::npos || gpu.find("H200") != std::string::npos;
+  return is_hopper ? 989e12 : gpu.find("A100") != std::string::npos ? 312e12 : 0;
+}
+
 /// Steps of the whole model, with a vocabulary of `vocab`, in one stage.
-void measure_model(gpu::Device& device, const Sizes& sizes, int64_t vocab) {
+void measure_model(gpu::Device& device, const Sizes& sizes, int64_t vocab, int steps) {
   gpu::StageModelOptions options;
   options.model.vocab_size = vocab;
   options.model.positions = sizes.seq_len;
@@ -341,7 +367,7 @@ void measure_model(gpu::Device& device, const Sizes& sizes, int64_t vocab) {
   }
   Clock clock(device);
   std::vector<double> rounds;
-  for (int i = 0; i < kRounds + 2; ++i) {
+  for (int i = 0; i < steps; ++i) {
     double norm = 0;
     rounds.push_back(clock.seconds([&](Ops& ops) {
       absl::Status status = model->start_step(ops, 1.0 / static_cast<double>(sizes.rows()));
@@ -355,17 +381,20 @@ void measure_model(gpu::Device& device, const Sizes& sizes, int64_t vocab) {
                 model->loss_sum() / static_cast<double>(model->loss_tokens()), norm,
                 rounds.back() * 1e3);
   }
-  std::sort(rounds.begin(), rounds.end());
-  const double seconds = rounds[rounds.size() / 2];
+  const auto first = rounds.begin() + std::min<std::ptrdiff_t>(kWarmUps, steps - 1);
+  std::sort(first, rounds.end());
+  const double seconds = first[(rounds.end() - first) / 2];
   const auto n = static_cast<double>(sizes.rows());
   const double flops = 6 * static_cast<double>(parameters) * n +
                        6 * n * static_cast<double>(sizes.layers * sizes.channels * sizes.seq_len);
+  const double peak = peak_flops(device.info().name);
   std::printf(
       "GPT-2 of %.0f M parameters, V %lld, %lld x %lld tokens: %.0f tokens/s, "
-      "%.0f TFLOP/s, %.1f GB\n",
+      "%.0f TFLOP/s, MFU %.1f %%, %.1f GB; steps of %.2f to %.2f ms\n",
       static_cast<double>(parameters) / 1e6, static_cast<long long>(vocab),
       static_cast<long long>(sizes.batch), static_cast<long long>(sizes.seq_len), n / seconds,
-      flops / seconds / 1e12, static_cast<double>(device.memory().in_use_max) / 1e9);
+      flops / seconds / 1e12, peak > 0 ? 100 * flops / seconds / peak : 0.0,
+      static_cast<double>(device.memory().in_use_max) / 1e9, *first * 1e3, rounds.back() * 1e3);
 }
 
 int run(const Options& options) {
@@ -379,13 +408,21 @@ int run(const Options& options) {
   const Sizes sizes(options);
   std::printf("%s, %s\n", (*device)->info().name.c_str(), options.precision.c_str());
   if (options.is_large) {
-    measure_model(**device, sizes, sizes.vocab);
+    measure_model(**device, sizes, sizes.vocab, kSteps);
     return 0;
   }
-  Table(**device, sizes).run();
+  if (options.only == "steps") {
+    measure_model(**device, sizes, sizes.odd_vocab(), 3);
+    return 0;
+  }
+  if (options.only != "models") Table(**device, sizes).run(options.only);
+  if (options.only == "attention") return 0;
   std::printf("\n");
-  for (const int64_t vocab : {sizes.vocab, sizes.odd_vocab()}) {
-    measure_model(**device, sizes, vocab);
+  measure_model(**device, sizes, sizes.vocab, kSteps);
+  for (const int64_t batch : sizes.batches) {
+    Sizes form = sizes;
+    form.batch = batch;
+    measure_model(**device, form, form.odd_vocab(), kSteps);
   }
   return 0;
 }
@@ -401,10 +438,14 @@ int main(int argc, char** argv) {
       options.is_quick = true;
     } else if (std::strcmp(argv[i], "--large") == 0) {
       options.is_large = true;
+    } else if (std::strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
+      options.only = argv[++i];
     } else if (std::strcmp(argv[i], "--precision") == 0 && i + 1 < argc) {
       options.precision = argv[++i];
     } else {
-      std::fprintf(stderr, "usage: cuda_speed [--quick] [--large] [--precision NAME]\n");
+      std::fprintf(stderr,
+                   "usage: cuda_speed [--quick] [--only attention|models|steps | --large] "
+                   "[--precision NAME]\n");
       return 2;
     }
   }

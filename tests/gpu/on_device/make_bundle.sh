@@ -22,6 +22,7 @@ done
 cd "$(dirname "$0")/../../.."
 limit_mb=56  # Of what travels.
 
+bash cmake/install-python-packages.sh cudnn-frontend || echo "no front end of cuDNN: attention is by our kernels" >&2
 # Not this machine's instruction set: the other one's may lack it.
 cmake --preset release -B "$build" -DSKEIN_MARCH=x86-64-v3 -DSKEIN_CUDA=ON >/dev/null
 targets+=(gpu_cuda_load_test gpu_cuda_tables_test gpu_cuda_ops_test gpu_cuda_llama_ops_test
@@ -36,7 +37,9 @@ for target in "${targets[@]}"; do
   cp "$(find "$build" -type f -executable -name "$target" -print -quit)" "$folder/bin/"
 done
 cp "$build/libskein_cuda.so" "$folder/bin/"
-cp tests/gpu/on_device/run.sh bench/gpu/torch_baseline.py "$folder/"
+cp tests/gpu/on_device/{run.sh,kernel_times.py,same_curve.py} bench/gpu/torch_baseline.py "$folder/"
+mkdir -p "$folder/tests"
+cp -r tests/e2e tests/support "$folder/tests/"
 # The C and C++ libraries are the machine's own, and CUDA's are there.
 ldd "$folder"/bin/* | awk '/=> \// { print $3 }' | sort -u |
   grep -Ev '/(libc|libm|libmvec|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s|ld-linux.*)\.so' |

@@ -1,21 +1,23 @@
 #!/usr/bin/env bash
 # On a machine with a GPU, in the unpacked bundle of make_bundle.sh:
-#   ./run.sh [--build] [--quick] [RESULTS]
-# Tests the CUDA back end, looks for bad memory accesses and races, times it, and trains with it.
-# --build makes the plugin anew from the kernels in kit/, which may have been changed here. --quick
-# leaves the slow checkers, the large model and the training out. Everything lands in RESULTS (default:
-# ./results). After each step its numbers are printed, and RESULTS/table.txt holds all that there are,
-# so that whoever ends this early loses nothing; the last line says what failed. PyTorch, where it is,
-# runs the same models beside ours. Installs nothing.
+#   ./run.sh [--build] [--parts LIST] [RESULTS]
+# Tests the CUDA back end, times it, looks for bad memory accesses and races, and trains with it.
+# --build makes the plugin anew from the kernels in kit/, which may have been changed here. --parts names
+# what is done, with commas: tests, speed, attention, kernels, large, tf32, profile, nccl, train,
+# checkers, and torch, which runs the same models beside ours in what of these is timed; all by
+# default. Everything lands in RESULTS (default: ./results). After each step its numbers are
+# printed, and RESULTS/table.txt holds all that there are, so that whoever ends this early loses
+# nothing; the last line says what failed. Installs nothing.
 set -uo pipefail
 cd "$(dirname "$0")"
-build=0 quick=0 results=results
-for argument in "$@"; do
-  case "$argument" in
+build=0 results=results parts=tests,torch,speed,attention,kernels,large,tf32,profile,nccl,train,checkers
+while [ $# -gt 0 ]; do
+  case "$1" in
     --build) build=1 ;;
-    --quick) quick=1 ;;
-    *) results="$argument" ;;
+    --parts) parts=$2; shift ;;
+    *) results="$1" ;;
   esac
+  shift
 done
 mkdir -p "$results"
 results=$(realpath "$results")
@@ -24,18 +26,41 @@ steps=()  # Rows of the table: name, result, seconds.
 
 cuda=${CUDA_HOME:-/usr/local/cuda}
 export PATH="$PATH:$cuda/bin"
-# cuBLASLt comes with the toolkit, or with a Python package.
-blas=$(ls "$cuda"/lib64/libcublasLt.so.13 "$cuda"/targets/*/lib/libcublasLt.so.13 2>/dev/null | head -1)
-[ -n "$blas" ] || blas=$(find / -xdev -name libcublasLt.so.13 -print -quit 2>/dev/null)
+# A library comes with the toolkit, or with a Python package. Prints the first that is found.
+library() {
+  local found
+  found=$(ls "$cuda"/lib64/"$1" "$cuda"/targets/*/lib/"$1" 2>/dev/null | head -1)
+  [ -n "$found" ] || found=$(find / -xdev -name "$1" -print -quit 2>/dev/null)
+  echo "$found"
+}
+blas=$(library libcublasLt.so.13)
 [ -n "$blas" ] || { echo "there is no libcublasLt.so.13 on this machine" >&2; exit 1; }
-export LD_LIBRARY_PATH="$PWD/lib:$(dirname "$blas")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+cudnn=${SKEIN_CUDNN_LIBRARY:-$(library libcudnn.so.9)}
+cudart=$(library libcudart.so.13)
+nccl=${SKEIN_NCCL_LIBRARY:-$(library libnccl.so.2)}
+if [ -n "$cudnn" ]; then export SKEIN_CUDNN_LIBRARY=$cudnn; else echo "== no libcudnn.so.9: attention is by our kernels"; fi
+if [ -n "$nccl" ]; then export SKEIN_NCCL_LIBRARY=$nccl; fi
+export LD_LIBRARY_PATH="$PWD/lib:$(dirname "$blas"):$(dirname "${cudart:-/nowhere}"):$(dirname "${cudnn:-/nowhere}")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 export SKEIN_CUDA_PLUGIN=${SKEIN_CUDA_PLUGIN:-$PWD/bin/libskein_cuda.so}
+has() { [[ ",$parts," == *",$1,"* ]]; }
+torch=0
+! has torch || ! python3 -c 'import torch' 2>/dev/null || torch=1
 
 step() {  # name, seconds, command ...
+  run_step "$@"
+  tell_step "$1"
+}
+
+run_step() {
   local name=$1 seconds=$2 start=$SECONDS
   shift 2
   timeout "$seconds" "$@" >"$results/$name.log" 2>&1
-  local code=$? result=passed seconds_taken=$((SECONDS - start))
+  echo "$? $((SECONDS - start)) $seconds" >"$results/$name.code"
+}
+
+tell_step() {
+  local name=$1 code seconds_taken seconds result=passed
+  read -r code seconds_taken seconds <"$results/$name.code"
   if [ $code -eq 124 ]; then
     result="not done in $seconds s"
   elif [ $code -eq 77 ]; then
@@ -50,7 +75,8 @@ step() {  # name, seconds, command ...
   fi
   if [ $code -ne 0 ]; then
     failed+=("$name")
-    tail -n 25 "$results/$name.log"
+    grep -h '^\[  FAILED  \]' "$results/$name.log" | sort -u | head -n 30
+    tail -n 12 "$results/$name.log" | cut -c1-300
   fi
   steps+=("$(printf '%-34s %-20s %7d' "$name" "$result" "$seconds_taken")")
   echo "== $name: $result after $seconds_taken s"
@@ -58,13 +84,23 @@ step() {  # name, seconds, command ...
   print_table >"$results/table.txt"
 }
 
+# Steps that do not mind each other, all at once: NAME SECONDS COMMAND, one a line.
+together() {
+  local lines=() line name
+  mapfile -t lines
+  for line in "${lines[@]}"; do run_step $line & done
+  wait
+  for line in "${lines[@]}"; do read -r name _ <<<"$line" && tell_step "$name"; done
+}
+
 # What a step has measured, as far as it came.
 print_numbers() {
   case "$1" in
-    speed | speed_tf32) grep '%$\|^copy of\|^GPT-2 of' "$results/$1.log" ;;
-    speed_large | torch*) grep '^GPT-2 of\|^PyTorch\|^no PyTorch' "$results/$1.log" ;;
+    speed* | attention*) grep '%$\|^copy of\|^GPT-2 of' "$results/$1.log" ;;
+    torch*) grep '^GPT-2 of\|^PyTorch\|^no PyTorch\|^SDPA' "$results/$1.log" ;;
+    kernels) head -n 45 "$results/kernels.txt" ;;
     nccl_groups) sed -n '1,40p' "$results/$1.log" ;;
-    train) tail -n 5 "$results/$1.log" ;;
+    curve | profile | stages) tail -n 12 "$results/$1.log" ;;
   esac
 }
 
@@ -123,75 +159,74 @@ if [ $build -eq 1 ]; then
   export SKEIN_CUDA_PLUGIN="$PWD/made/libskein_cuda.so"
 fi
 
-SKEIN_TEST_CUDA_PLUGIN=$SKEIN_CUDA_PLUGIN step load 60 bin/gpu_cuda_load_test
-step tables 60 bin/gpu_cuda_tables_test
-step ops 180 bin/gpu_cuda_ops_test
-step rounding 60 bin/gpu_cuda_rounding_test
-step llama_ops 120 bin/gpu_cuda_llama_ops_test
-step model 120 bin/gpu_cuda_model_test
-step decoder 120 bin/gpu_cuda_decoder_test
-step memory 120 bin/gpu_cuda_memory_test
-step shapes 240 bin/gpu_cuda_shapes_test
-step speed 120 bin/cuda_speed
-if python3 -c 'import torch' 2>/dev/null; then
-  step torch 180 python3 torch_baseline.py --models small
+if has tests; then
+  export SKEIN_TEST_CUDA_PLUGIN=$SKEIN_CUDA_PLUGIN
+  # Here PyTorch's compiler fills its cache, too, for what is timed below.
+  [ $torch -eq 0 ] || ! has speed || python3 torch_baseline.py --models small >/dev/null 2>&1 &
+  together <<TESTS
+load 60 bin/gpu_cuda_load_test
+tables 60 bin/gpu_cuda_tables_test
+ops 180 bin/gpu_cuda_ops_test
+rounding 60 bin/gpu_cuda_rounding_test
+llama_ops 120 bin/gpu_cuda_llama_ops_test
+model 120 bin/gpu_cuda_model_test
+decoder 120 bin/gpu_cuda_decoder_test
+memory 120 bin/gpu_cuda_memory_test
+shapes 120 bin/gpu_cuda_shapes_test
+TESTS
 fi
-if [ $quick -eq 0 ]; then
+if has speed; then
+  step speed 120 bin/cuda_speed
+  [ $torch -eq 0 ] || step torch 180 python3 torch_baseline.py --models small
+fi
+if has attention; then
+  # With cuDNN it is in the table of ops.
+  SKEIN_CUDNN_LIBRARY=/nowhere step attention_ours 60 bin/cuda_speed --only attention
+  [ $torch -eq 0 ] || step torch_attention 60 python3 torch_baseline.py --attention
+fi
+if has kernels; then
+  profile_kernels() {
+    ncu --csv --page raw --clock-control none --metrics gpu__time_duration.sum \
+      bin/cuda_speed --only steps >"$results/ncu.csv" 2>"$results/ncu.err"
+    python3 kernel_times.py "$results/ncu.csv" | tee "$results/kernels.txt"
+  }
+  export -f profile_kernels
+  export results
+  step kernels 120 bash -c profile_kernels
+fi
+if has large; then
   step speed_large 120 bin/cuda_speed --large
-  if python3 -c 'import torch' 2>/dev/null; then
-    step torch_large 180 python3 torch_baseline.py --models 1b
-  fi
+  [ $torch -eq 0 ] || step torch_large 180 python3 torch_baseline.py --models 1b
 fi
-step speed_tf32 120 bin/cuda_speed --precision tf32
+! has tf32 || step speed_tf32 120 bin/cuda_speed --precision tf32
+! has profile || step profile 120 python3 same_curve.py bin/skein --profile "$results/profile.json"
 # Ranks are processes on this one GPU.
-nccl=${SKEIN_NCCL_LIBRARY:-}
-[ -n "$nccl" ] || nccl=$(ls "$cuda"/lib64/libnccl.so.2 "$cuda"/lib/libnccl.so.2 2>/dev/null | head -1)
-[ -n "$nccl" ] || nccl=$(find / -xdev -name libnccl.so.2 -print -quit 2>/dev/null)
-if [ -n "$nccl" ]; then
-  export SKEIN_NCCL_LIBRARY=$nccl
-  if [ $quick -eq 0 ]; then
-    step nccl_groups 560 bin/nccl_groups
+if has nccl; then
+  if [ -n "$nccl" ]; then
+    step nccl_groups 240 bin/nccl_groups --ranks-max 4
   else
-    step nccl_groups 240 bin/nccl_groups --ranks-max 4 --changes 10 --rounds 20
+    echo "== NCCL is not here: groups of GPUs were not checked; set SKEIN_NCCL_LIBRARY to libnccl.so.2"
   fi
-else
-  echo "== NCCL is not here: groups of GPUs were not checked; set SKEIN_NCCL_LIBRARY to libnccl.so.2"
 fi
-if [ $quick -eq 0 ]; then
+# What is not timed.
+slow=()
+if has train; then
+  slow+=("curve 240 python3 same_curve.py bin/skein"
+    "stages 240 python3 tests/e2e/cuda.py bin/skein $SKEIN_CUDA_PLUGIN")
+fi
+if has checkers; then
   if command -v compute-sanitizer >/dev/null; then
-    step memcheck 240 compute-sanitizer --error-exitcode 9 bin/gpu_cuda_model_test
-    step racecheck 240 compute-sanitizer --tool racecheck --error-exitcode 9 \
-      bin/gpu_cuda_model_test --gtest_filter='*TrainsAsTheHostDoes*'
-    step initcheck 240 compute-sanitizer --tool initcheck --error-exitcode 9 \
-      bin/gpu_cuda_model_test --gtest_filter='*TrainsAsTheHostDoes/1'
+    check="compute-sanitizer --error-exitcode 9"
+    slow+=("memcheck 240 $check bin/gpu_cuda_model_test"
+      "memcheck_ops 240 $check bin/gpu_cuda_ops_test"
+      # Of our kernels: it knows no order that the tensor cores' asynchronous copies give.
+      "racecheck 240 env SKEIN_CUDNN_LIBRARY=/nowhere $check --tool racecheck bin/gpu_cuda_model_test --gtest_filter=*TrainsAsTheHostDoes*"
+      "initcheck 240 $check --tool initcheck bin/gpu_cuda_model_test --gtest_filter=*TrainsAsTheHostDoes/1")
   else
     echo "== compute-sanitizer is not here: memory accesses were not checked"
   fi
 fi
-if [ $quick -eq 0 ] && [ -x bin/skein ]; then
-  seq 1 60000 >"$results/numbers.txt"
-  cat >"$results/job.toml" <<JOB
-[job]
-name = "cuda"
-dump_folder = "$results/run"
-[model]
-n_layer = 4
-n_head = 4
-n_embd = 256
-[training]
-steps = 30
-seq_len = 128
-micro_batch_size = 8
-global_batch_size = 16
-[data]
-dataset = "text"
-path = "$results/numbers.txt"
-[device]
-type = "cuda"
-JOB
-  step train 180 bin/skein train "$results/job.toml"
-  if grep -rh 'no CUDA device' "$results"/run/*/logs; then failed+=(train_on_the_gpu); fi
-fi
+[ ${#slow[@]} -eq 0 ] || together < <(printf '%s\n' "${slow[@]}")
 
 print_table | tee "$results/table.txt"
 if [ ${#failed[@]} -eq 0 ]; then
