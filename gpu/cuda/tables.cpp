@@ -16,22 +16,22 @@ std::vector<kernels::Chunk> cut_in_chunks(std::span<const int64_t> counts) {
 }
 
 RowsByToken group_rows_by_token(std::span<const int32_t> tokens) {
-  // Token and row in one number, as such numbers sort fastest.
-  std::vector<uint64_t> keys(tokens.size());
-  for (size_t row = 0; row < tokens.size(); ++row) {
-    keys[row] = uint64_t{static_cast<uint32_t>(tokens[row])} << 32 | row;
-  }
-  std::sort(keys.begin(), keys.end());
   RowsByToken result;
-  result.order.reserve(keys.size());
-  for (uint64_t key : keys) {
-    const auto token = static_cast<int32_t>(key >> 32);
-    const auto at = static_cast<int32_t>(result.order.size());
-    if (result.segments.empty() || result.segments.back().token != token) {
-      result.segments.push_back({token, at, at});
-    }
-    result.order.push_back(static_cast<int32_t>(key & 0xFFFFFFFFU));
-    ++result.segments.back().end;
+  if (tokens.empty()) return result;
+  // By counting, as there are not many more symbols than rows: where each token's rows end.
+  const auto highest = static_cast<size_t>(*std::max_element(tokens.begin(), tokens.end()));
+  std::vector<int32_t> ends(highest + 2);
+  for (const int32_t token : tokens) ++ends[static_cast<size_t>(token) + 1];
+  for (size_t token = 0; token <= highest; ++token) {
+    const int32_t begin = ends[token], count = ends[token + 1];
+    if (count > 0) result.segments.push_back({static_cast<int32_t>(token), begin, begin + count});
+    ends[token + 1] += begin;
+  }
+  result.order.resize(tokens.size());
+  // From here on `ends` of a token are where its next row goes.
+  for (size_t row = 0; row < tokens.size(); ++row) {
+    int32_t& next = ends[static_cast<size_t>(tokens[row])];
+    result.order[static_cast<size_t>(next++)] = static_cast<int32_t>(row);
   }
   return result;
 }
