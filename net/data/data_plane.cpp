@@ -11,6 +11,7 @@
 #include "net/control/frame.hpp"
 #include "net/control/hello.hpp"
 #include "net/control/wire.hpp"
+#include "net/data/bfloat16_payload.hpp"
 #include "net/data/cut_links.hpp"
 #include "net/data/listener_check.hpp"
 #include "net/data/peer_watch.hpp"
@@ -43,6 +44,7 @@ TensorStream::Rows read_header(schema::TensorHeader::Reader header) {
   rows.begin = header.getRowBegin();
   rows.count = header.getRowCount();
   rows.bytes = header.getPayloadBytes();
+  rows.is_bfloat16 = header.getIsBfloat16();
   return rows;
 }
 
@@ -141,11 +143,13 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
       ++counters_->dropped_headers;
       return skip(rows.bytes);
     }
-    const auto bytes = std::as_writable_bytes(place.memory);
+    const auto bytes =
+        rows.is_bfloat16 ? bfloat16_place(place.memory) : std::as_writable_bytes(place.memory);
     return read_pieces(bytes, std::min(kFirstByteSeconds, timeout_seconds_), 1)
         .then(
             [self = shared_from_this(), rows, place]() -> kj::Promise<void> {
               self->counters_->bytes_received += rows.bytes;
+              if (rows.is_bfloat16) read_bfloat16(place.memory);
               place.stream->arrived(rows);
               self->inbox_->on_arrived();
               return self->read_all();

@@ -80,7 +80,7 @@ class DataPlane {
     uint32_t sender = 0;  // Replica.
     uint32_t row_begin = 0;
     uint32_t row_count = 0;
-    std::span<const float> payload;
+    std::span<const float> payload;  // Goes as bfloat16 if all of it is, with half the bytes.
     std::shared_ptr<const void> owner;
   };
   virtual void send(const std::string& address, Rows rows) = 0;

@@ -2,7 +2,7 @@
 
 namespace skein::net {
 
-Wire<schema::TensorHeader> make_tensor_header(const DataPlane::Rows& rows) {
+Wire<schema::TensorHeader> make_tensor_header(const DataPlane::Rows& rows, bool is_bfloat16) {
   capnp::MallocMessageBuilder message;
   auto header = message.initRoot<schema::TensorHeader>();
   header.setGeneration(rows.key.generation);
@@ -13,7 +13,8 @@ Wire<schema::TensorHeader> make_tensor_header(const DataPlane::Rows& rows) {
   header.setMicrobatch(rows.key.microbatch);
   header.setRowBegin(rows.row_begin);
   header.setRowCount(rows.row_count);
-  header.setPayloadBytes(rows.payload.size_bytes());
+  header.setPayloadBytes(rows.payload.size_bytes() / (is_bfloat16 ? 2 : 1));
+  header.setIsBfloat16(is_bfloat16);
   return Wire<schema::TensorHeader>::encode(message);
 }
 

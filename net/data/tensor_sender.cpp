@@ -4,8 +4,10 @@
 
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "net/control/frame.hpp"
+#include "net/data/bfloat16_payload.hpp"
 #include "net/data/tensor_header.hpp"
 
 namespace skein::net {
@@ -101,21 +103,27 @@ void TensorSender::watch() {
 void TensorSender::write_next() {
   struct Outgoing {
     DataPlane::Rows rows;
+    std::vector<uint16_t> halves;  // What goes instead of the rows' payload, if any.
     Wire<schema::TensorHeader> header;
     FrameHead head;
     std::array<kj::ArrayPtr<const kj::byte>, 3> pieces;
   };
-  Wire<schema::TensorHeader> header = make_tensor_header(queue_.front());
-  auto out = std::make_shared<Outgoing>(
-      Outgoing{std::move(queue_.front()), header, frame_head(header.bytes()), {}});
+  // Probes measure the connection: all of their bytes go.
+  std::vector<uint16_t> halves;
+  if (queue_.front().key.generation != 0) halves = as_bfloat16(queue_.front().payload);
+  Wire<schema::TensorHeader> header = make_tensor_header(queue_.front(), !halves.empty());
+  auto out = std::make_shared<Outgoing>(Outgoing{
+      std::move(queue_.front()), std::move(halves), header, frame_head(header.bytes()), {}});
   queue_.pop_front();
   auto bytes_of = [](const void* data, size_t size) {
     return kj::arrayPtr(static_cast<const kj::byte*>(data), size);
   };
   out->pieces = {bytes_of(&out->head, sizeof(FrameHead)),
                  bytes_of(header.bytes().data(), header.bytes().size()),
-                 bytes_of(out->rows.payload.data(), out->rows.payload.size_bytes())};
-  *bytes_sent_ += out->rows.payload.size_bytes();
+                 out->halves.empty()
+                     ? bytes_of(out->rows.payload.data(), out->rows.payload.size_bytes())
+                     : bytes_of(out->halves.data(), out->halves.size() * sizeof(uint16_t))};
+  *bytes_sent_ += out->pieces.back().size();
   writing_ = true;
   // A write to a peer that is gone may throw at once, instead of failing its promise.
   run_write(kj::evalNow([&] {

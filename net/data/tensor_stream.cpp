@@ -37,7 +37,8 @@ absl::Status TensorStream::check(const Rows& rows) const {
   }
   const bool is_part = std::find(spec_.parts.begin(), spec_.parts.end(),
                                  std::pair(rows.begin, rows.count)) != spec_.parts.end();
-  const uint64_t bytes = uint64_t{rows.count} * spec_.row_floats * sizeof(float);
+  const uint64_t number_bytes = rows.is_bfloat16 ? sizeof(uint16_t) : sizeof(float);
+  const uint64_t bytes = uint64_t{rows.count} * spec_.row_floats * number_bytes;
   if (is_part && rows.bytes == bytes) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "a tensor of rows ", rows.begin, "+", rows.count, " and ", rows.bytes,

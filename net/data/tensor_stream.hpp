@@ -34,8 +34,9 @@ class TensorStream : public std::enable_shared_from_this<TensorStream> {
     uint32_t begin = 0;
     uint32_t count = 0;
     uint64_t bytes = 0;
-    plans::WorkerId sender;  // On whose connection they come; 0: the coordinator's.
-    uint64_t secret = 0;     // That the connection has shown.
+    bool is_bfloat16 = false;  // Each number takes two bytes then.
+    plans::WorkerId sender;    // On whose connection they come; 0: the coordinator's.
+    uint64_t secret = 0;       // That the connection has shown.
   };
   /// InvalidArgument   if the rows are no part of a tensor of this stream, the size is not theirs,
   /// or another worker may send them.

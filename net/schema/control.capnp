@@ -4,7 +4,7 @@
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("skein::net::schema");
 
-const protocolVersion :UInt32 = 10;
+const protocolVersion :UInt32 = 11;
 # A process refuses a peer of another version with `Refused`.
 
 const magic :UInt64 = 0x534b45494e303031;

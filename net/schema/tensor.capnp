@@ -51,5 +51,6 @@ struct TensorHeader {
   microbatch @5 :UInt32;    # Another number, as the kind says.
   rowBegin @6 :UInt32;      # In rows of the whole micro-batch.
   rowCount @7 :UInt32;
-  payloadBytes @8 :UInt64;  # rowCount * T * C * 4.
+  payloadBytes @8 :UInt64;  # rowCount * T * C * 4, or of bfloat16 * 2.
+  isBfloat16 @9 :Bool;      # The upper halves of float32 numbers whose lower halves are zero.
 }

@@ -21,7 +21,7 @@ constexpr double kAdamwTraffic = 7, kSgdTraffic = 5;
 struct Sizes {
   int64_t parameters = 0;      // The weights themselves.
   int64_t operands = 0;        // All weights as products read them.
-  int64_t sent_row = 0;        // One tensor of [T, C] on its way to another stage.
+  int64_t exact_row = 0;       // One tensor of [T, C] in float32.
   int64_t activation_row = 0;  // One tensor of [T, C].
   int64_t stash_row = 0;       // With the output.
   int64_t pending_row = 0;     // What a block's I leaves for its W.
@@ -42,7 +42,7 @@ Sizes sizes_of(const ModelSpec& model, int64_t layer, int64_t seq_len, const Num
   }
   sizes.parameters = parameters * kFloatBytes;
   sizes.operands = parameters * (bytes.weight_copy > 0 ? bytes.weight_copy : kFloatBytes);
-  sizes.sent_row = seq_len * model.channels * kFloatBytes;
+  sizes.exact_row = seq_len * model.channels * kFloatBytes;
   sizes.activation_row = seq_len * model.channels * bytes.activation;
   sizes.stash_row = sizes.activation_row;  // Embedding: its output. Head: the gradient for B.
   if (layer_kind(model, layer) == LayerKind::kBlock) {
@@ -51,7 +51,7 @@ Sizes sizes_of(const ModelSpec& model, int64_t layer, int64_t seq_len, const Num
         (numbers.stash * bytes.activation + numbers.statistics * kFloatBytes) * seq_len;
     sizes.pending_row = numbers.pending * seq_len * bytes.activation;
   }
-  sizes.tables_row = (has_rotary(model) ? 1 : 2) * sizes.sent_row;  // Float32, as what is sent.
+  sizes.tables_row = (has_rotary(model) ? 1 : 2) * sizes.exact_row;
   sizes.logits_row = seq_len * model.vocab_size * bytes.activation;
   return sizes;
 }
@@ -98,7 +98,7 @@ LayerProfile estimate_layer(const ModelSpec& model, int64_t index, int64_t seq_l
   const Sizes sizes = sizes_of(model, index, seq_len, bytes);
   LayerProfile layer;
   layer.name = name_of(kind, index);
-  layer.activation_row_bytes = sizes.sent_row;
+  layer.activation_row_bytes = sizes.exact_row;
   layer.stash_row_bytes = sizes.stash_row;
   layer.parameter_bytes = sizes.parameters;
   for (int64_t r : rows) {

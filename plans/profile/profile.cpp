@@ -167,7 +167,7 @@ int64_t kept_row_bytes(const Profile& profile, int64_t layer) {
 }
 
 int64_t cut_row_bytes(const Profile& profile, int64_t layer) {
-  return layer_of(profile, layer - 1).activation_row_bytes;
+  return kept_row_bytes(profile, layer - 1);
 }
 
 int64_t parameter_bytes(const Profile& profile, const LayerRange& layers) {

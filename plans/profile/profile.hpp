@@ -23,9 +23,8 @@ struct LayerTimes {
 struct LayerProfile {
   std::string name;
   std::vector<LayerTimes> at;  // Parallel to `Profile::rows`.
-  /// Output that travels to the next layer, per row. Of the last layer, which has no next one: what
-  /// it keeps from F to B even with recomputation (a gradient that F made) as if it travelled, or
-  /// 0.
+  /// Output that the next layer takes, per row, in float32. Of the last layer, which has no next
+  /// one: what it keeps from F to B even with recomputation (a gradient that F made), or 0.
   int64_t activation_row_bytes = 0;
   /// Kept from F to B per row, without recomputation: with its output, without its input, which is
   /// the output of the layer before it.
@@ -43,8 +42,8 @@ struct Profile {
   /// Memory for weights, gradients and optimizer state, in multiples of the weights' bytes:
   /// 4 for AdamW in float32, 3 for SGD with momentum; 0.5 more with a copy in bfloat16.
   double state_factor = 4;
-  /// Bytes that a device keeps of an activation per byte of it that travels: 1 where both are
-  /// float32, 0.5 where bfloat16 is kept. `stash_row_bytes` are kept ones already.
+  /// Bytes of an activation where it is kept, and where it travels, per byte in float32: 0.5 where
+  /// it is bfloat16. `stash_row_bytes` are kept ones already.
   double activation_factor = 1;
   /// Gradient bytes sent per byte of weights: 1 where both have one type.
   double gradient_factor = 1;

@@ -172,8 +172,7 @@ class TokenRun {
 
   double output_bytes(TokenId id) const {
     const int64_t last = plan_.sub_models[id.level].end - 1;
-    const int64_t row_bytes =
-        options_.profile.layers[static_cast<size_t>(last)].activation_row_bytes;
+    const int64_t row_bytes = cut_row_bytes(options_.profile, last + 1);
     return static_cast<double>(row_bytes) * static_cast<double>(pool_->samples_of(id).count);
   }
 

@@ -53,8 +53,11 @@ void run_one(const uint8_t* data, size_t bytes) {
   rows.begin = fields.getRowBegin();
   rows.count = fields.getRowCount();
   rows.bytes = fields.getPayloadBytes();
+  rows.is_bfloat16 = fields.getIsBfloat16();
   // What is accepted must lie inside the tensor.
-  const bool inside = uint64_t{rows.begin} + rows.count <= 6 && rows.begin >= 2;
+  const uint64_t number_bytes = rows.is_bfloat16 ? 2 : 4;
+  const bool inside = uint64_t{rows.begin} + rows.count <= 6 && rows.begin >= 2 &&
+                      rows.bytes <= uint64_t{rows.count} * 8 * number_bytes;
   if (stream.check(rows).ok() && !inside) __builtin_trap();
 }
 
@@ -75,6 +78,9 @@ std::vector<std::vector<uint8_t>> seeds() {
   header.setPayloadBytes(128);
   const auto tensor = net::Wire<net::schema::TensorHeader>::encode(message);
   std::vector<std::vector<uint8_t>> all = {framed(tensor.bytes())};
+  header.setPayloadBytes(64);
+  header.setIsBfloat16(true);
+  all.push_back(framed(net::Wire<net::schema::TensorHeader>::encode(message).bytes()));
   net::RandomMessages random(1);
   for (size_t kind = 0; kind < std::variant_size_v<net::ControlBody>; ++kind) {
     all.push_back(framed(net::encode(random.head(), random.body(kind)).bytes()));

@@ -45,7 +45,8 @@ TEST(MeasureProfile, BytesAreThoseOfAWholeStage) {
     const bool rounds = device == &rounding;
     EXPECT_EQ(profile->activation_factor, rounds ? 0.5 : 1);
     EXPECT_EQ(profile->state_factor, rounds ? 4.5 : 4);
-    EXPECT_EQ(plans::cut_row_bytes(*profile, 1), 4 * job.training.seq_len * job.model.channels);
+    EXPECT_EQ(plans::cut_row_bytes(*profile, 1),
+              (rounds ? 2 : 4) * job.training.seq_len * job.model.channels);
     for (const plans::LayerRange layers : {plans::LayerRange{0, 5}, {0, 2}, {1, 4}, {3, 5}}) {
       for (bool recompute : {false, true}) {
         StageModelOptions options;

@@ -31,7 +31,7 @@ void damage(net::DataPlane::Rows& rows) {
 }
 
 std::vector<std::byte> encode_header(const net::DataPlane::Rows& rows) {
-  const Header header = net::make_tensor_header(rows);
+  const Header header = net::make_tensor_header(rows, false);
   return {header.bytes().begin(), header.bytes().end()};
 }
 

@@ -154,6 +154,27 @@ TEST_F(DataPlaneTest, ConcatenatesAnySplit) {
   }
 }
 
+TEST_F(DataPlaneTest, NumbersThatAreBfloat16TakeHalfTheBytes) {
+  receiver->inbox().open(stream(0, 4));
+  sender->send(receiver->address(), rows(0, 0, 4));
+  ASSERT_TRUE(wait_for(1));
+  const uint64_t half = sender->statistics().bytes_sent;
+  EXPECT_EQ(half, 4 * kRowFloats * sizeof(uint16_t));
+  EXPECT_EQ(receiver->statistics().bytes_received, half);
+  DataPlane::Rows exact = rows(1, 0, 4);
+  auto values = std::make_shared<std::vector<float>>(exact.payload.begin(), exact.payload.end());
+  values->back() = 1 + 0x1p-20F;
+  exact.payload = *values;
+  exact.owner = values;
+  sender->send(receiver->address(), exact);
+  ASSERT_TRUE(wait_for(2));
+  EXPECT_EQ(sender->statistics().bytes_sent, half + 4 * kRowFloats * sizeof(float));
+  std::lock_guard lock(mutex);
+  EXPECT_EQ(arrived[0]->back(), 3);
+  EXPECT_EQ(arrived[1]->front(), 100);
+  EXPECT_EQ(arrived[1]->back(), 1 + 0x1p-20F);
+}
+
 TEST_F(DataPlaneTest, ATensorWaitsForItsStreamToOpen) {
   sender->send(receiver->address(), rows(0, 0, 4));
   receiver->inbox().open(stream(0, 4));
@@ -289,7 +310,7 @@ TEST_F(DataPlaneTest, AConnectionIsOfOneGeneration) {
     bytes.append(reinterpret_cast<const char*>(piece.begin()), piece.size());
   }
   const DataPlane::Rows sent = rows(0, 0, 4, /*generation=*/2);
-  const auto header = make_tensor_header(sent);
+  const auto header = make_tensor_header(sent, false);
   const FrameHead head = frame_head(header.bytes());
   bytes.append(reinterpret_cast<const char*>(&head), sizeof(head));
   bytes.append(reinterpret_cast<const char*>(header.bytes().data()), header.bytes().size());

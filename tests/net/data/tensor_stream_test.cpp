@@ -48,6 +48,13 @@ TEST_F(TensorStreamTest, TakesThePartsOfThePlanAndNoOtherRows) {
   TensorStream::Rows larger = rows(2, 2);
   larger.bytes += sizeof(float);
   EXPECT_TRUE(absl::IsInvalidArgument(stream->check(larger)));
+  TensorStream::Rows half = rows(2, 2);
+  half.is_bfloat16 = true;
+  EXPECT_TRUE(absl::IsInvalidArgument(stream->check(half))) << "twice the bytes of such numbers";
+  half.bytes /= 2;
+  EXPECT_TRUE(stream->check(half).ok());
+  half.is_bfloat16 = false;
+  EXPECT_TRUE(absl::IsInvalidArgument(stream->check(half))) << "half of the bytes";
 }
 
 TEST(TensorStream, OneThatIsForOneSenderTakesNothingOfOthers) {

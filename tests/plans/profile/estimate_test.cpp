@@ -103,7 +103,7 @@ TEST(Estimate, SgdKeepsAndMovesLessThanAdamw) {
   EXPECT_LT(sgd.update_us_per_byte, adamw.update_us_per_byte);
 }
 
-TEST(Estimate, ADeviceOfBfloat16KeepsHalfAndACopyOfTheWeightsAndSendsAsMuch) {
+TEST(Estimate, ADeviceOfBfloat16KeepsAndSendsHalfAndHasACopyOfTheWeights) {
   const ModelSpec model = flavored("byte-small");
   const Profile floats = estimate(model);
   const Profile halves = estimate_profile(model, 16, {1, 4}, {}, kFlops, kMemory, kBfloat16Bytes);
