@@ -16,6 +16,7 @@ SMALL = ["--training.steps", STEPS, "--training.seq_len", "16", "--model.n_layer
          "--model.n_embd", "32", "--training.global_batch_size", "8"]
 PIPELINE = ["--parallelism.pipeline_parallel_degree", "2",
             "--parallelism.data_parallel_replicate_degree", "2"]
+FOUR = ["--parallelism.pipeline_parallel_degree", "4"]
 
 
 def measured(run):
@@ -56,6 +57,11 @@ def main():
         error = worst(measured(run), expected)
         program.expect(f"two stages of two replicas train as on the host, {precision} products",
                        error < tolerance, f"off by {error:.1e}")
+        result, run = program.train(f"four-{precision}", *SMALL, *FOUR, "--device.type", "cuda",
+                                    "--device.precision", precision, env=emulated)
+        error = worst(measured(run), expected) if result.returncode == 0 else 9
+        program.expect(f"and so do four stages, {precision} products", error < tolerance,
+                       result.stderr.strip() or f"off by {error:.1e}")
     program.finish()
 
 

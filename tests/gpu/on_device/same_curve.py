@@ -37,7 +37,8 @@ lr = 1e-3
 dataset = "text"
 path = "{text}"
 """
-GPT2 = ["--model.flavor", "gpt2", "--training.seq_len", "1024", "--training.micro_batch_size", "4",
+GPT2 = ["--model.flavor", "gpt2", "--model.n_layer", "12", "--model.n_head", "12", "--model.n_embd", "768",
+        "--training.seq_len", "1024", "--training.micro_batch_size", "4",
         "--device.precision", "bfloat16"]
 
 
