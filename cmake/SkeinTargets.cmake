@@ -16,15 +16,17 @@ set(SKEIN_PCH_CAF
 set(SKEIN_PCH_JSON <nlohmann/json.hpp>)
 set(SKEIN_PCH_TEST <gmock/gmock.h> <gtest/gtest.h>)
 
-# skein_precompiled(NAME base KIND library|program HEADERS ... LINK ...)
-# Declares the precompiled headers skein_pch_<name>. Programs, which are tests, and libraries need
-# their own, as the compiler makes other code for them.
+# skein_precompiled(NAME base KIND library|test|program HEADERS ... LINK ...)
+# Declares the precompiled headers skein_pch_<name>. Programs and libraries need their own, as the
+# compiler makes other code for them; tests, too, with SKEIN_TEST_OPTIMISATION.
 function(skein_precompiled)
   cmake_parse_arguments(ARG "" "NAME;KIND" "HEADERS;LINK" ${ARGN})
   set(target skein_pch_${ARG_NAME})
-  if(ARG_KIND STREQUAL "program")
+  if(ARG_KIND MATCHES "test|program")
     add_executable(${target} ${PROJECT_SOURCE_DIR}/cmake/empty_program.cpp)
-    target_compile_options(${target} PRIVATE ${SKEIN_TEST_OPTIMISATION})
+    if(ARG_KIND STREQUAL "test")
+      target_compile_options(${target} PRIVATE ${SKEIN_TEST_OPTIMISATION})
+    endif()
   else()
     add_library(${target} STATIC ${PROJECT_SOURCE_DIR}/cmake/empty.cpp)
     if(ARG_NAME STREQUAL "caf")
@@ -44,14 +46,18 @@ skein_precompiled(NAME caf KIND library
                   LINK absl::status absl::statusor absl::strings CapnProto::capnp CapnProto::kj-async
                        CAF::core nlohmann_json::nlohmann_json)
 if(SKEIN_TESTS)
-  skein_precompiled(NAME test KIND program HEADERS ${SKEIN_PCH_BASE} ${SKEIN_PCH_TEST}
+  skein_precompiled(NAME test KIND test HEADERS ${SKEIN_PCH_BASE} ${SKEIN_PCH_TEST}
                     LINK absl::status absl::statusor absl::strings GTest::gmock GTest::gtest)
-  skein_precompiled(NAME caf_test KIND program
+  skein_precompiled(NAME caf_test KIND test
                     HEADERS ${SKEIN_PCH_BASE} ${SKEIN_PCH_NET} ${SKEIN_PCH_CAF} ${SKEIN_PCH_JSON}
                             ${SKEIN_PCH_TEST}
                     LINK absl::status absl::statusor absl::strings CapnProto::capnp
                          CapnProto::kj-async CAF::core nlohmann_json::nlohmann_json GTest::gmock
                          GTest::gtest)
+endif()
+if(SKEIN_BENCH)
+  skein_precompiled(NAME bench KIND program HEADERS ${SKEIN_PCH_BASE}
+                    LINK absl::status absl::statusor absl::strings)
 endif()
 
 # skein_library(NAME plans SOURCES a.cpp b.cpp PRECOMPILED base LINK absl::status [UNITY room ...]
@@ -239,9 +245,10 @@ function(skein_shared_source result source libraries)
 endfunction()
 
 # skein_program_test(NAME e2e_layouts COMMAND bash e2e/layouts.sh LABELS e2e [TIMEOUT 120]
-#                    [PROCESSORS 2])
+#                    [PROCESSORS 4])
 # Declares a test that is a program or a script. Exit code 77 means skipped, and is shown as such.
-# With PROCESSORS, so many other tests wait for it when tests run side by side.
+# With PROCESSORS it takes so many places among the tests that run side by side, of which tests/run.sh
+# has two for each processor: with 4, nothing runs beside it on two.
 function(skein_program_test)
   cmake_parse_arguments(ARG "" "NAME;TIMEOUT;PROCESSORS" "COMMAND;LABELS;ENVIRONMENT" ${ARGN})
   if(SKEIN_LONG_TESTS)
