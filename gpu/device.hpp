@@ -92,6 +92,7 @@ struct DeviceInfo {
   bool is_host_memory = true;  // The host may read and write what `allocate` gives.
   /// Memory of its own that was free when it was made; 0: it uses the host's, or does not know.
   int64_t memory_bytes = 0;
+  std::string remark;  // What is slower than it could be, and why; mostly empty.
 };
 
 /// What a device has given out, in bytes.

@@ -51,8 +51,9 @@ absl::StatusOr<std::shared_ptr<gpu::Device>> make_device(const plans::DeviceSpec
   options.memory_bytes_max = spec.memory_limit_mb << 20;
   absl::StatusOr<std::unique_ptr<gpu::Device>> cuda = gpu::load_cuda_device(options);
   if (cuda.ok()) {
-    print_error_line(
-        absl::StrCat("skein: local rank ", local_rank, " computes on ", (*cuda)->info().name));
+    const gpu::DeviceInfo& info = (*cuda)->info();
+    print_error_line(absl::StrCat("skein: local rank ", local_rank, " computes on ", info.name,
+                                  info.remark.empty() ? "" : "; ", info.remark));
     return slowed(*std::move(cuda));
   }
   if (spec.type == "cuda") {

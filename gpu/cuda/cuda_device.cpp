@@ -31,6 +31,7 @@ class CudaDevice final : public Device {
     if (precision == Precision::kBfloat16) info_.activations = NumberType::kBfloat16;
     info_.logits = kLogits;
     info_.memory_bytes = memory_bytes;
+    info_.remark = ops_->remark();
   }
 
   const DeviceInfo& info() const override { return info_; }

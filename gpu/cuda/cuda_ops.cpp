@@ -41,20 +41,22 @@ bool is_reached(const float* memory) {
 absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::create(CudaContext& context,
                                                          Precision precision) {
   SKEIN_ASSIGN_OR_RETURN(auto products, Products::create(context, precision));
-  std::unique_ptr<CudnnAttention> cudnn;
-  if (precision == Precision::kBfloat16) {
-    auto opened = CudnnAttention::create(context);
-    if (opened.ok()) cudnn = std::move(*opened);
+  std::unique_ptr<CudaOps> ops(
+      new CudaOps(context, std::move(products)));  // Constructor is private.
+  if (precision != Precision::kBfloat16) return ops;
+  auto cudnn = CudnnAttention::create(context);
+  if (cudnn.ok()) {
+    ops->cudnn_ = std::move(*cudnn);
+  } else {
+    ops->remark_ = absl::StrCat("attention is by our own kernels, a third as fast as cuDNN's: ",
+                                cudnn.status().message());
   }
-  return std::unique_ptr<CudaOps>(
-      new CudaOps(context, std::move(products), std::move(cudnn)));  // Constructor is private.
+  return ops;
 }
 
-CudaOps::CudaOps(CudaContext& context, std::unique_ptr<Products> products,
-                 std::unique_ptr<CudnnAttention> cudnn)
+CudaOps::CudaOps(CudaContext& context, std::unique_ptr<Products> products)
     : context_(context),
       products_(std::move(products)),
-      cudnn_(std::move(cudnn)),
       staging_([&context](int64_t bytes) { return context.allocate_pinned(bytes); }) {}
 
 bool CudaOps::note(const absl::Status& status) {

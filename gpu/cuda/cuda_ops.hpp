@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "gpu/cuda/cuda_context.hpp"
@@ -25,6 +26,9 @@ namespace skein::gpu {
 class CudaOps final : public Ops {
  public:
   static absl::StatusOr<std::unique_ptr<CudaOps>> create(CudaContext& context, Precision precision);
+
+  /// As `DeviceInfo::remark`.
+  const std::string& remark() const { return remark_; }
 
   void matmul(const Matmul& shape, ConstNumbers a, ConstNumbers b, Numbers c) override;
   void fill_rows(ConstNumbers bias, Numbers y, int64_t rows, int64_t columns) override;
@@ -84,8 +88,7 @@ class CudaOps final : public Ops {
     kScratchCount
   };
 
-  CudaOps(CudaContext& context, std::unique_ptr<Products> products,
-          std::unique_ptr<CudnnAttention> cudnn);
+  CudaOps(CudaContext& context, std::unique_ptr<Products> products);
 
   cudaStream_t stream() const { return context_.compute(); }
   /// Keeps the first error; says whether this one is none.
@@ -125,6 +128,7 @@ class CudaOps final : public Ops {
   CudaContext& context_;
   std::unique_ptr<Products> products_;
   std::unique_ptr<CudnnAttention> cudnn_;  // Null without it.
+  std::string remark_;
   Staging staging_;
   std::array<Buffer, kScratchCount> scratch_;
   absl::Status error_;

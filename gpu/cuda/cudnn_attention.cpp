@@ -26,7 +26,8 @@ namespace {
 namespace fe = cudnn_frontend;
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-/// Shapes that are remembered. A job has one or two; prompts have many, and take our kernels.
+/// Shapes that are remembered. A job has one or two; prompts have many, of which later ones take
+/// our kernels.
 constexpr size_t kPlansMax = 64;
 
 /// Names of tensors where a plan is run.
@@ -36,7 +37,7 @@ absl::Status fe_status(fe::error_t error) {
   return error.is_good() ? absl::OkStatus() : absl::UnimplementedError(error.get_message());
 }
 
-absl::StatusOr<void*> open_library() {
+absl::StatusOr<void*> find_library() {
   std::vector<std::string> names = {"libcudnn.so.9", "/usr/local/cuda/lib64/libcudnn.so.9"};
   if (const char* named = std::getenv("SKEIN_CUDNN_LIBRARY"); named != nullptr) names = {named};
   std::string why;
@@ -48,6 +49,16 @@ absl::StatusOr<void*> open_library() {
   }
   return absl::UnavailableError(
       absl::StrCat("cannot load cuDNN: ", why, "; SKEIN_CUDNN_LIBRARY may name the file"));
+}
+
+/// Looks for it once in a process, which may have several devices.
+absl::Status open_library() {
+  static const absl::StatusOr<void*> library = [] {
+    absl::StatusOr<void*> found = find_library();
+    if (found.ok()) fe::cudnn_dlhandle = *found;
+    return found;
+  }();
+  return library.status();
 }
 
 bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
@@ -93,9 +104,7 @@ class CudnnAttention::Library {
   }
 
   absl::Status open() {
-    if (fe::cudnn_dlhandle == nullptr) {
-      SKEIN_ASSIGN_OR_RETURN(fe::cudnn_dlhandle, open_library());
-    }
+    SKEIN_RETURN_IF_ERROR(open_library());
     if (fe::detail::create_handle(&handle_) != CUDNN_STATUS_SUCCESS ||
         fe::detail::set_stream(handle_, context_.compute()) != CUDNN_STATUS_SUCCESS) {
       return absl::UnavailableError("cuDNN cannot be used on this GPU");
@@ -111,7 +120,10 @@ class CudnnAttention::Library {
     SKEIN_ASSIGN_OR_RETURN(const Plan* plan, plan_of(shape, is_backward));
     if (plan->workspace_bytes > workspace_.bytes()) {
       workspace_ = Buffer();
-      SKEIN_ASSIGN_OR_RETURN(workspace_, context_.take(plan->workspace_bytes));
+      absl::StatusOr<Buffer> memory = context_.take(plan->workspace_bytes);
+      // Ours need less.
+      if (!memory.ok()) return absl::UnimplementedError(memory.status().message());
+      workspace_ = *std::move(memory);
     }
     fe::error_t error = plan->graph->execute(handle_, tensors, workspace_.data());
     return error.is_good() ? absl::OkStatus() : absl::InternalError(error.get_message());

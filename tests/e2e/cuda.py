@@ -54,6 +54,11 @@ def main():
         if result.returncode != 0:
             program.expect(f"trains with {precision} products", False, result.stderr.strip())
             continue
+        with open(os.path.join(run, "logs", "worker-1.log"), encoding="utf-8") as file:
+            said = file.read()
+        program.expect(f"a worker says where it has no cuDNN and wants it, {precision} products",
+                       ("by our own kernels" in said) == (precision == "bfloat16" and "emulated" in said),
+                       said.strip())
         error = worst(measured(run), expected)
         program.expect(f"two stages of two replicas train as on the host, {precision} products",
                        error < tolerance, f"off by {error:.1e}")
