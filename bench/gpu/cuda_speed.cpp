@@ -2,7 +2,7 @@
 // here, or the fastest product measured here. Then training steps of GPT-2 in micro-batches of 4,
 // 16 and 64 samples, with a vocabulary that products like and with its own. With --large only
 // steps, of a GPT-2 of about 1,000 M parameters. bench/gpu/torch_baseline.py runs the same steps.
-//   cuda_speed [--quick] [--only attention|models|steps | --large] [--precision
+//   cuda_speed [--quick] [--only attention|steps | --large] [--precision
 //   bfloat16|tf32|float32]
 // --only steps makes three steps with GPT-2's own vocabulary, for a profiler.
 // Exit code 77 without a GPU.
@@ -36,7 +36,7 @@ constexpr int kWarmUps = 4;
 struct Options {
   bool is_quick = false;
   bool is_large = false;
-  std::string only;  // "attention", "models", "steps"; all if empty.
+  std::string only;  // "attention", "steps"; all if empty.
   std::string precision = "bfloat16";
 };
 
@@ -415,7 +415,7 @@ int run(const Options& options) {
     measure_model(**device, sizes, sizes.odd_vocab(), 3);
     return 0;
   }
-  if (options.only != "models") Table(**device, sizes).run(options.only);
+  Table(**device, sizes).run(options.only);
   if (options.only == "attention") return 0;
   std::printf("\n");
   measure_model(**device, sizes, sizes.vocab, kSteps);
@@ -444,7 +444,7 @@ int main(int argc, char** argv) {
       options.precision = argv[++i];
     } else {
       std::fprintf(stderr,
-                   "usage: cuda_speed [--quick] [--only attention|models|steps | --large] "
+                   "usage: cuda_speed [--quick] [--only attention|steps | --large] "
                    "[--precision NAME]\n");
       return 2;
     }

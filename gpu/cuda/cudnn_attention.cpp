@@ -1,19 +1,17 @@
 #include "gpu/cuda/cudnn_attention.hpp"
 
 #include <cudnn_frontend.h>
-#include <dlfcn.h>
 
 #include <cmath>
 #include <compare>
-#include <cstdlib>
 #include <exception>
 #include <map>
 #include <string>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/cuda/shared_library.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace cudnn_frontend {
@@ -37,24 +35,11 @@ absl::Status fe_status(fe::error_t error) {
   return error.is_good() ? absl::OkStatus() : absl::UnimplementedError(error.get_message());
 }
 
-absl::StatusOr<void*> find_library() {
-  std::vector<std::string> names = {"libcudnn.so.9", "/usr/local/cuda/lib64/libcudnn.so.9"};
-  if (const char* named = std::getenv("SKEIN_CUDNN_LIBRARY"); named != nullptr) names = {named};
-  std::string why;
-  for (const std::string& name : names) {
-    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL); library != nullptr) {
-      return library;
-    }
-    absl::StrAppend(&why, why.empty() ? "" : "; ", dlerror());
-  }
-  return absl::UnavailableError(
-      absl::StrCat("cannot load cuDNN: ", why, "; SKEIN_CUDNN_LIBRARY may name the file"));
-}
-
 /// Looks for it once in a process, which may have several devices.
 absl::Status open_library() {
   static const absl::StatusOr<void*> library = [] {
-    absl::StatusOr<void*> found = find_library();
+    absl::StatusOr<void*> found =
+        open_shared_library("cuDNN", "libcudnn.so.9", "SKEIN_CUDNN_LIBRARY");
     if (found.ok()) fe::cudnn_dlhandle = *found;
     return found;
   }();

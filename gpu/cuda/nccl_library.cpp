@@ -2,10 +2,8 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
-#include <vector>
-
 #include "absl/strings/str_cat.h"
+#include "gpu/cuda/shared_library.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::gpu {
@@ -18,22 +16,9 @@ bool find(void* library, const char* name, Function& function) {
   return function != nullptr;
 }
 
-absl::StatusOr<void*> open_library() {
-  std::vector<std::string> names = {"libnccl.so.2", "/usr/local/cuda/lib64/libnccl.so.2"};
-  if (const char* named = std::getenv("SKEIN_NCCL_LIBRARY"); named != nullptr) names = {named};
-  std::string why;
-  for (const std::string& name : names) {
-    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL); library != nullptr) {
-      return library;
-    }
-    absl::StrAppend(&why, why.empty() ? "" : "; ", dlerror());
-  }
-  return absl::UnavailableError(
-      absl::StrCat("cannot load NCCL: ", why, "; SKEIN_NCCL_LIBRARY may name the file"));
-}
-
 absl::StatusOr<NcclLibrary> open() {
-  SKEIN_ASSIGN_OR_RETURN(void* library, open_library());
+  SKEIN_ASSIGN_OR_RETURN(void* library,
+                         open_shared_library("NCCL", "libnccl.so.2", "SKEIN_NCCL_LIBRARY"));
   NcclLibrary nccl;
   const bool is_whole =
       find(library, "ncclGetVersion", nccl.get_version) &&

@@ -309,22 +309,19 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
 
 /// The same for rows of any length and alignment, one after the other. Shared memory as above; each
 /// column of it belongs to one thread.
-template <class T, int kWidth, bool kCenters>
+template <class T, bool kCenters>
 __global__ void norm_backward_kernel(NormBackward norm, const T* all_dy, const T* all_x,
                                      const T* all_residual, T* all_dx, int64_t rows_of_slab) {
   extern __shared__ __align__(16) unsigned char memory[];
   float* weights = reinterpret_cast<float*>(memory);
   const int64_t columns = norm.columns;
   float* biases = weights + columns;
-  const int64_t first = int64_t{threadIdx.x} * kWidth;
-  const int64_t step = int64_t{blockDim.x} * kWidth;
+  const int64_t first = threadIdx.x;
+  const int64_t step = blockDim.x;
   const float inverse = 1.0F / static_cast<float>(columns);
   for (int64_t c = first; c < columns; c += step) {
-#pragma unroll
-    for (int i = 0; i < kWidth; ++i) {
-      weights[c + i] = 0;
-      if constexpr (kCenters) biases[c + i] = 0;
-    }
+    weights[c] = 0;
+    if constexpr (kCenters) biases[c] = 0;
   }
   const int64_t begin = int64_t{blockIdx.x} * rows_of_slab;
   const int64_t end = begin + rows_of_slab < norm.rows ? begin + rows_of_slab : norm.rows;
@@ -334,46 +331,32 @@ __global__ void norm_backward_kernel(NormBackward norm, const T* all_dy, const T
     T* dx = all_dx + row * columns;
     const float mean = kCenters ? norm.mean[row] : 0;
     const float rstd = norm.rstd[row];
-    float dys[kWidth];
-    float xs[kWidth];
     float sum = 0;
     float sum_hat = 0;
     for (int64_t c = first; c < columns; c += step) {
-      load_pack(dy + c, dys);
-      load_pack(x + c, xs);
-#pragma unroll
-      for (int i = 0; i < kWidth; ++i) {
-        const float g = dys[i] * norm.weight[c + i];
-        if constexpr (kCenters) {
-          sum += g;
-          biases[c + i] += dys[i];
-        }
-        sum_hat += g * (xs[i] - mean);
-        weights[c + i] += dys[i] * (xs[i] - mean) * rstd;
+      const float own_dy = load(dy + c);
+      const float centered = load(x + c) - mean;
+      const float g = own_dy * norm.weight[c];
+      if constexpr (kCenters) {
+        sum += g;
+        biases[c] += own_dy;
       }
+      sum_hat += g * centered;
+      weights[c] += own_dy * centered * rstd;
     }
     const float2 sums = block_sums(sum, sum_hat);
     sum = sums.x * inverse;
     sum_hat = sums.y * inverse * rstd * rstd;
     for (int64_t c = first; c < columns; c += step) {
-      float dxs[kWidth] = {};
-      load_pack(dy + c, dys);
-      load_pack(x + c, xs);
-      if (all_residual != nullptr) load_pack(all_residual + row * columns + c, dxs);
-#pragma unroll
-      for (int i = 0; i < kWidth; ++i) {
-        dxs[i] += rstd * (dys[i] * norm.weight[c + i] - sum - (xs[i] - mean) * sum_hat);
-      }
-      store_pack(dxs, dx + c);
+      const float residual = all_residual != nullptr ? load(all_residual + row * columns + c) : 0;
+      const float centered = load(x + c) - mean;
+      store(residual + rstd * (load(dy + c) * norm.weight[c] - sum - centered * sum_hat), dx + c);
     }
   }
   float* partial = norm.partial + int64_t{blockIdx.x} * columns;
   for (int64_t c = first; c < columns; c += step) {
-#pragma unroll
-    for (int i = 0; i < kWidth; ++i) {
-      partial[c + i] = weights[c + i];
-      if constexpr (kCenters) partial[int64_t{gridDim.x} * columns + c + i] = biases[c + i];
-    }
+    partial[c] = weights[c];
+    if constexpr (kCenters) partial[int64_t{gridDim.x} * columns + c] = biases[c];
   }
 }
 
@@ -430,9 +413,9 @@ void launch_backward(const NormBackward& norm, cudaStream_t stream) {
   const auto threads =
       static_cast<unsigned>((wanted < kBlockWarps ? wanted : kBlockWarps)) * kWarpSize;
   const size_t bytes = backward_bytes<kCenters>(norm);
-  cudaFuncSetAttribute(norm_backward_kernel<T, 1, kCenters>,
+  cudaFuncSetAttribute(norm_backward_kernel<T, kCenters>,
                        cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
-  norm_backward_kernel<T, 1, kCenters><<<static_cast<unsigned>(slabs), threads, bytes, stream>>>(
+  norm_backward_kernel<T, kCenters><<<static_cast<unsigned>(slabs), threads, bytes, stream>>>(
       norm, numbers_of<T>(norm.dy), numbers_of<T>(norm.x), numbers_of<T>(norm.residual),
       numbers_of<T>(norm.dx), ceil_divide(norm.rows, slabs));
   add_sums<kCenters>(norm, slabs, stream);
