@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <functional>
@@ -143,6 +144,13 @@ class CudaOps : public testing::TestWithParam<const char*> {
   bool is_emulated() { return cuda_->device().info().name.find("emulated") != std::string::npos; }
   /// A size that only a real GPU does in reasonable time.
   int64_t large(int64_t here, int64_t emulated) { return is_emulated() ? emulated : here; }
+  /// Rows and columns of norms: odd ones, and rows in the registers of one warp, of several, and of
+  /// none.
+  std::vector<std::array<int64_t, 2>> norm_shapes() {
+    return {
+        {1, 1},    {3, 7},    {5, 32},   {65, 100}, {130, 33}, {large(1000, 9), large(1600, 320)},
+        {37, 768}, {3, 1000}, {9, 2056}, {9, 4104}};
+  }
 
   /// `tolerances`: one for each output, the last for those that are left.
   void compare(const std::string& what, const std::vector<double>& tolerances,

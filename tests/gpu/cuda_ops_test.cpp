@@ -132,19 +132,7 @@ TEST_P(CudaProducts, ComputeLinearLayersWithBiasGeluAndGradients) {
 }
 
 TEST_P(CudaOps, NormaliseAndAddResiduals) {
-  for (const auto& [rows, columns] : std::vector<std::array<int64_t, 2>>{
-           {1, 1},
-           {3, 7},
-           {5, 32},
-           {65, 100},
-           {130, 33},
-           {large(1000, 9), large(1600, 320)},
-           // Rows in the registers of one warp, of several, and of none.
-           {37, 768},
-           {3, 1000},
-           {9, 2056},
-           {9, 4104},
-       }) {
+  for (const auto& [rows, columns] : norm_shapes()) {
     compare(
         "layer norm of " + std::to_string(rows) + " x " + std::to_string(columns),
         {tolerance_of(1e-5, kStored), tolerance_of(1e-5, kStored), tolerance_of(1e-5, kRounded)},
