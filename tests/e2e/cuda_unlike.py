@@ -32,10 +32,11 @@ def speeds_of(run):
     return dict(zip(names, map(float, re.findall(r"^ *speed = (\S+)", text, re.M))))
 
 
-def hosts_layers(run, worker):
-    """Whether the plan that was used places a stage on the worker."""
+def speeds_with_layers(run, speeds, has):
+    """The speeds of the workers that have a stage in the plan that was used, or of those without."""
     text = run.journal("SELECT plan FROM plans ORDER BY generation DESC LIMIT 1")[0][0]
-    return f"@w{worker}" in text
+    working = set(re.findall(r"@(w\d+)", text))
+    return [speed for name, speed in speeds.items() if (name.split()[0] in working) == has]
 
 
 def gpu_worker(run):
@@ -63,8 +64,10 @@ def check_plan(program, reference, gpu):
         program.expect("which are measured as what they are", len(speeds) == 3 and
                        all(len(each) == 1 for each in by_kind.values()) and
                        by_kind["0.002"][0] > by_kind["0.001"][0], speeds)
-        program.expect("the plan has layers for the GPU", hosts_layers(run, gpu_worker(run)),
-                       run.events("plan.made"))
+        # An emulated GPU is a host's thread: on a busy machine it may be the slowest of all.
+        used, left_out = (speeds_with_layers(run, speeds, has) for has in (True, False))
+        program.expect("the plan has layers for whom it measured as the fastest",
+                       used and max(left_out, default=0) <= min(used), run.events("plan.made"))
         agrees(program, run, reference, "and the weights are those of one process")
     finally:
         run.end()
