@@ -150,13 +150,29 @@ function(skein_test)
   skein_add_test(${ARG_NAME} ${ARG_NAME}_test "${ARG_LABELS}" ${ARG_ARGS})
   set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT}
                        ENVIRONMENT "${SKEIN_TEST_ENVIRONMENT};${ARG_ENVIRONMENT}")
+  skein_label_subject(ARG_LABELS ${ARG_NAME})
   foreach(label ${ARG_LABELS})
     skein_build_for_label(${label} "${ARG_ENVIRONMENT}")
   endforeach()
 endfunction()
 
+# Appends to the labels in `variable`, those of a unit test, what it tests: decisions, which are
+# calculations on values (plans/), or effects, which touch memory, threads, files or links.
+function(skein_label_subject variable name)
+  set(list ${${variable}})
+  if("unit" IN_LIST list)
+    if(name MATCHES "^plans_")
+      list(APPEND list decisions)
+    else()
+      list(APPEND list effects)
+    endif()
+  endif()
+  set(${variable} ${list} PARENT_SCOPE)
+endfunction()
+
 # Has ctest run a GoogleTest program as the test `name` with these labels and arguments.
 function(skein_add_test name program labels)
+  skein_label_subject(labels ${name})
   add_test(NAME ${name} COMMAND ${program} ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT 120
                        ENVIRONMENT "${SKEIN_TEST_ENVIRONMENT}")
@@ -256,6 +272,7 @@ function(skein_program_test)
   elseif(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
+  skein_label_subject(ARG_LABELS ${ARG_NAME})
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}/tests)
   set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
                        SKIP_RETURN_CODE 77

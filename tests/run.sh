@@ -3,13 +3,13 @@
 #   tests/run.sh [--no-install] [--preset release|debug|asan|tsan] [--label REGEX] [--long] [--gate]
 # --label REGEX  builds and runs only the tests that have such a label
 # --long         runs the long form of the tests that have one: hours
-# --gate         what .ci/run does: unit tests and fuzzing under the sanitizers only, the rest as
-#                usual, clang-tidy and the headers for what a change touches; a test that is skipped
-#                without a known reason is a failure
+# --gate         what .ci/run does: unit tests of effects and fuzzing under the sanitizers only, the
+#                rest as usual, clang-tidy and the headers for what a change touches; a test that is
+#                skipped without a known reason is a failure
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source cmake/show-progress.sh
-install=1 preset=release label='.' long=OFF gate=0
+install=1 preset=release label='.' long=OFF gate=0 sanitized_builds=
 while [ $# -gt 0 ]; do
   case "$1" in
     --no-install) install=0 ;;
@@ -85,23 +85,47 @@ run_tests() {  # preset, label
   return $failed
 }
 
-sanitized='unit|fuzz|sim'
+sanitized='effects|fuzz'
+# Takes what the release's tests leave, which wait for much of their time.
+start_sanitized_builds() {
+  mkdir -p build
+  set -m  # A process group of its own, to be ended as one.
+  (
+    ! command -v chrt >/dev/null || chrt --idle --pid 0 $BASHPID
+    build asan "$sanitized"
+    build tsan threads
+  ) >build/sanitized.log 2>&1 &
+  sanitized_builds=$!
+  set +m
+}
+await_sanitized_builds() {
+  local group=$sanitized_builds failed=0
+  wait "$group" || failed=1
+  sanitized_builds=
+  [ $failed -eq 0 ] || cat build/sanitized.log
+  return $failed
+}
+leave() {
+  [ -z "$sanitized_builds" ] || kill -- "-$sanitized_builds" 2>/dev/null || true
+  print_times
+}
+
 if [ $gate -eq 1 ] && [ "$label" != '.' ]; then
   echo "--gate has labels of its own; leave --label out" >&2
   exit 2
 fi
-[ $gate -eq 0 ] || label='compose|e2e|example|gpu|oracle|sim|tidy'
-trap print_times EXIT
+[ $gate -eq 0 ] || label='compose|decisions|e2e|example|gpu|oracle|sim|tidy'
+trap leave EXIT
 [ $install -eq 0 ] || timed "install" install_packages
 timed "$preset: build" build "$preset" "$label"
 if [ $gate -eq 1 ]; then
+  start_sanitized_builds
   timed "headers and clang-tidy of what the change touches" \
     python3 tests/tidy/changed.py --build "build/$preset"
 fi
 timed "$preset: tests" run_tests "$preset" "$label"
 if [ $gate -eq 1 ]; then
-  timed "asan: build" build asan "$sanitized"
+  timed "what is left of the sanitizers' builds" await_sanitized_builds
   timed "asan: tests" run_tests asan "$sanitized"
-  timed "tsan: build" build tsan threads
   timed "tsan: tests" run_tests tsan threads
 fi
