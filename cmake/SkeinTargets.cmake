@@ -264,7 +264,7 @@ endfunction()
 #                    [PROCESSORS 4])
 # Declares a test that is a program or a script. Exit code 77 means skipped, and is shown as such.
 # With PROCESSORS it takes so many places among the tests that run side by side, of which tests/run.sh
-# has two for each processor: with 4, nothing runs beside it on two.
+# has two for each processor in a release: with 4, no test runs beside it on two.
 function(skein_program_test)
   cmake_parse_arguments(ARG "" "NAME;TIMEOUT;PROCESSORS" "COMMAND;LABELS;ENVIRONMENT" ${ARGN})
   if(SKEIN_LONG_TESTS)

@@ -3,8 +3,8 @@
 #   tests/run.sh [--no-install] [--preset release|debug|asan|tsan] [--label REGEX] [--long] [--gate]
 # --label REGEX  builds and runs only the tests that have such a label
 # --long         runs the long form of the tests that have one: hours
-# --gate         what .ci/run does: unit tests of effects and fuzzing under the sanitizers only, the
-#                rest as usual, clang-tidy and the headers for what a change touches; a test that is
+# --gate         what .ci/run does: all but unit tests of effects, then these and fuzzing under the
+#                sanitizers; clang-tidy and the headers for what a change touches; a test that is
 #                skipped without a known reason is a failure
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -91,10 +91,10 @@ start_sanitized_builds() {
   mkdir -p build
   set -m  # A process group of its own, to be ended as one.
   (
-    ! command -v chrt >/dev/null || chrt --idle --pid 0 $BASHPID
+    chrt --idle --pid 0 $BASHPID || echo "no chrt: this is built at the usual priority"
     build asan "$sanitized"
     build tsan threads
-  ) >build/sanitized.log 2>&1 &
+  ) </dev/null >build/sanitized.log 2>&1 &
   sanitized_builds=$!
   set +m
 }
@@ -106,15 +106,18 @@ await_sanitized_builds() {
   return $failed
 }
 leave() {
-  [ -z "$sanitized_builds" ] || kill -- "-$sanitized_builds" 2>/dev/null || true
+  if [ -n "$sanitized_builds" ]; then
+    kill -- "-$sanitized_builds" 2>/dev/null || true
+    wait "$sanitized_builds" 2>/dev/null || true
+  fi
   print_times
 }
 
-if [ $gate -eq 1 ] && [ "$label" != '.' ]; then
-  echo "--gate has labels of its own; leave --label out" >&2
+if [ $gate -eq 1 ] && [ "$label$preset" != '.release' ]; then
+  echo "--gate has labels and presets of its own; leave --label and --preset out" >&2
   exit 2
 fi
-[ $gate -eq 0 ] || label='compose|decisions|e2e|example|gpu|oracle|sim|tidy'
+[ $gate -eq 0 ] || label='compose|cuda|decisions|e2e|example|fuzz|gpu|oracle|sim|tidy'
 trap leave EXIT
 [ $install -eq 0 ] || timed "install" install_packages
 timed "$preset: build" build "$preset" "$label"

@@ -153,7 +153,7 @@ def stopped(program, python):
 def main():
     program = Program()
     without_library(program)
-    if os.path.exists(TOKENIZERS_PYTHON):
+    if TOKENIZERS_PYTHON:
         moved(program, with_library(program, TOKENIZERS_PYTHON))
         stopped(program, TOKENIZERS_PYTHON)
     elif program.failures == 0:

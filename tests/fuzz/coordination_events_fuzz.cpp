@@ -502,7 +502,7 @@ void run_one(const uint8_t* data, size_t bytes) {
 }
 
 /// Each is a run of hundreds of events with a full sweep behind each. Under sanitizers, where that
-/// takes ten times as long, half of them.
+/// takes ten times as long, half of them, of which the replay takes a quarter there.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 size_t short_run() { return 10'000; }
 #else

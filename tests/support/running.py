@@ -9,8 +9,11 @@ import threading
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Whether to run the long form of a suite that has one: tests/run.sh --long.
 LONG = os.environ.get("SKEIN_TEST_LONG") == "1"
-# A Python with Hugging Face's tokenizers, if cmake/install-python-packages.sh could get them.
-TOKENIZERS_PYTHON = os.path.join(SOURCE, "build", "python", "bin", "python")
+PYTHON_PACKAGES = os.path.join(SOURCE, "build", "python")
+# A Python with Hugging Face's tokenizers; None if cmake/install-python-packages.sh has not got them.
+TOKENIZERS_PYTHON = (os.path.join(PYTHON_PACKAGES, "bin", "python") if
+                     glob.glob(os.path.join(PYTHON_PACKAGES, "lib", "python3*", "site-packages", "tokenizers"))
+                     else None)
 SMALL_JOB = os.path.join(SOURCE, "tests", "support", "small_job.toml")
 
 
