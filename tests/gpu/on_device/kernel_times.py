@@ -3,13 +3,14 @@
 
     kernel_times.py NCU.csv [--steps N]
 
-Prints microseconds in one of N steps, calls and the mean of each kernel, most time first. The first third of
-the calls is left out: the program's start, and a step that nothing was ready for.
+Prints microseconds in one of N steps (N > 1), calls and the mean of each kernel, most time first. The first Nth
+of the calls is left out: the program's start, and a step that nothing was ready for. Exit code 1 without calls.
 """
 import argparse
 import collections
 import csv
 import re
+import sys
 
 
 def short(name):
@@ -28,6 +29,8 @@ def main():
     calls = [(short(row["Kernel Name"]), row["gpu__time_duration.sum"]) for row in rows if row.get("ID")]
     unit = next((row["gpu__time_duration.sum"] for row in rows if not row.get("ID")), "ns")
     scale = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "nsecond": 1e-3, "usecond": 1.0, "msecond": 1e3}.get(unit, 1e-3)
+    if not calls or options.steps < 2:
+        sys.exit(f"{options.file} has {len(calls)} calls of kernels, of {options.steps} steps")
     calls = calls[len(calls) // options.steps:]
     steps = options.steps - 1
     total, count = collections.Counter(), collections.Counter()

@@ -5,20 +5,30 @@
 # --build makes the plugin anew from the kernels in kit/, which may have been changed here. --parts names
 # what is done, with commas: tests, speed, attention, kernels, large, tf32, profile, nccl, train,
 # checkers, and torch, which runs the same models beside ours in what of these is timed; all by
-# default. Everything lands in RESULTS (default: ./results). After each step its numbers are
-# printed, and RESULTS/table.txt holds all that there are, so that whoever ends this early loses
-# nothing; the last line says what failed. Installs nothing.
+# default. Everything lands in RESULTS (default: ./results). After each step, or each set of steps that
+# run at once, its numbers are printed, and RESULTS/table.txt holds all that there are, for whoever
+# ends this early; the last line says what failed. Installs nothing.
 set -uo pipefail
 cd "$(dirname "$0")"
-build=0 results=results parts=tests,torch,speed,attention,kernels,large,tf32,profile,nccl,train,checkers
+all_parts=tests,torch,speed,attention,kernels,large,tf32,profile,nccl,train,checkers
+build=0 results=results parts=$all_parts
 while [ $# -gt 0 ]; do
   case "$1" in
     --build) build=1 ;;
-    --parts) parts=$2; shift ;;
+    --parts) parts="${2:?--parts: which ones?}"; shift ;;
+    --help) sed -n '2,12 s/^# \?//p' "$0"; exit 0 ;;
+    -*) sed -n '2,12 s/^# \?//p' "$0" >&2; exit 2 ;;
     *) results="$1" ;;
   esac
   shift
 done
+for part in ${parts//,/ }; do
+  [[ ",$all_parts," == *",$part,"* ]] || { echo "--parts: \"$part\" is none of $all_parts" >&2; exit 2; }
+done
+if [ ! -x bin/skein ]; then
+  echo "== no bin/skein in this bundle: nothing is trained and no profile is made"
+  parts=$(tr , '\n' <<<"$parts" | grep -vx 'profile\|train' | paste -sd,)
+fi
 mkdir -p "$results"
 results=$(realpath "$results")
 failed=()
@@ -162,7 +172,7 @@ fi
 if has tests; then
   export SKEIN_TEST_CUDA_PLUGIN=$SKEIN_CUDA_PLUGIN
   # Here PyTorch's compiler fills its cache, too, for what is timed below.
-  [ $torch -eq 0 ] || ! has speed || python3 torch_baseline.py --models small >/dev/null 2>&1 &
+  [ $torch -eq 0 ] || ! has speed || timeout 240 python3 torch_baseline.py --models small >/dev/null 2>&1 &
   together <<TESTS
 load 60 bin/gpu_cuda_load_test
 tables 60 bin/gpu_cuda_tables_test
@@ -186,8 +196,9 @@ if has attention; then
 fi
 if has kernels; then
   profile_kernels() {
+    set -o pipefail
     ncu --csv --page raw --clock-control none --metrics gpu__time_duration.sum \
-      bin/cuda_speed --only steps >"$results/ncu.csv" 2>"$results/ncu.err"
+      bin/cuda_speed --only steps >"$results/ncu.csv" 2>"$results/ncu.err" || return
     python3 kernel_times.py "$results/ncu.csv" | tee "$results/kernels.txt"
   }
   export -f profile_kernels
@@ -219,7 +230,7 @@ if has checkers; then
     check="compute-sanitizer --error-exitcode 9"
     slow+=("memcheck 240 $check bin/gpu_cuda_model_test"
       "memcheck_ops 240 $check bin/gpu_cuda_ops_test"
-      # Of our kernels: it knows no order that the tensor cores' asynchronous copies give.
+      # Without cuDNN: the checker does not know the order that asynchronous copies give its kernels.
       "racecheck 240 env SKEIN_CUDNN_LIBRARY=/nowhere $check --tool racecheck bin/gpu_cuda_model_test --gtest_filter=*TrainsAsTheHostDoes*"
       "initcheck 240 $check --tool initcheck bin/gpu_cuda_model_test --gtest_filter=*TrainsAsTheHostDoes/1")
   else

@@ -4,7 +4,7 @@
     same_curve.py SKEIN [--steps N] [--profile FILE]
 
 With --profile it measures the layers of GPT-2 (124 M) on the GPU instead, into FILE, for the planner. Exit
-code 1 where a loss differs by more than its precision allows, and 77 without a GPU.
+code 1 where a loss differs by more than its precision allows, or a run ends early.
 """
 import argparse
 import concurrent.futures
