@@ -78,6 +78,16 @@ void make_output(const Tensor& tensor, const fe::graph::Tensor_attributes& form)
       .set_data_type(form.get_data_type());
 }
 
+/// The front end throws where it finds no library that it wants.
+template <class Body>
+absl::Status without_exceptions(const Body& body) {
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    return absl::UnavailableError(absl::StrCat("cuDNN: ", error.what()));
+  }
+}
+
 }  // namespace
 
 class CudnnAttention::Library {
@@ -102,12 +112,17 @@ class CudnnAttention::Library {
     for (const auto& [uid, tensor] : tensors) {
       if (!is_aligned(tensor)) return absl::UnimplementedError("tensors are not aligned");
     }
-    SKEIN_ASSIGN_OR_RETURN(const Plan* plan, plan_of(shape, is_backward));
+    const Key key{shape.batch, shape.seq_len, shape.heads, shape.kv_heads, shape.size, is_backward};
+    SKEIN_ASSIGN_OR_RETURN(const Plan* plan, plan_of(key, shape));
     if (plan->workspace_bytes > workspace_.bytes()) {
       workspace_ = Buffer();
       absl::StatusOr<Buffer> memory = context_.take(plan->workspace_bytes);
-      // Ours need less.
-      if (!memory.ok()) return absl::UnimplementedError(memory.status().message());
+      if (!memory.ok()) {  // Ours need less, and to ask at each call would empty the allocator's
+                           // cache.
+        const absl::Status why = absl::UnimplementedError(memory.status().message());
+        plans_.insert_or_assign(key, why);
+        return why;
+      }
       workspace_ = *std::move(memory);
     }
     fe::error_t error = plan->graph->execute(handle_, tensors, workspace_.data());
@@ -125,12 +140,11 @@ class CudnnAttention::Library {
     int64_t workspace_bytes = 0;
   };
 
-  absl::StatusOr<const Plan*> plan_of(const kernels::AttentionShape& s, bool is_backward) {
-    const Key key{s.batch, s.seq_len, s.heads, s.kv_heads, s.size, is_backward};
+  absl::StatusOr<const Plan*> plan_of(const Key& key, const kernels::AttentionShape& s) {
     auto found = plans_.find(key);
     if (found == plans_.end()) {
       if (plans_.size() >= kPlansMax) return absl::UnimplementedError("too many shapes");
-      found = plans_.emplace(key, make_plan(s, is_backward)).first;
+      found = plans_.emplace(key, make_plan(s, key.is_backward)).first;
     }
     if (!found->second.ok()) return found->second.status();
     return &*found->second;
@@ -143,9 +157,12 @@ class CudnnAttention::Library {
     plan.graph->set_io_data_type(fe::DataType_t::BFLOAT16)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
-    describe(s, is_backward, *plan.graph);
-    SKEIN_RETURN_IF_ERROR(fe_status(plan.graph->build(handle_, {fe::HeurMode_t::A})));
-    SKEIN_RETURN_IF_ERROR(fe_status(plan.graph->get_workspace_size(plan.workspace_bytes)));
+    const absl::Status built = without_exceptions([&]() -> absl::Status {
+      describe(s, is_backward, *plan.graph);
+      SKEIN_RETURN_IF_ERROR(fe_status(plan.graph->build(handle_, {fe::HeurMode_t::A})));
+      return fe_status(plan.graph->get_workspace_size(plan.workspace_bytes));
+    });
+    if (!built.ok()) return absl::UnimplementedError(built.message());
     return plan;
   }
 
@@ -185,20 +202,6 @@ class CudnnAttention::Library {
   std::map<Key, absl::StatusOr<Plan>> plans_;
   Buffer workspace_;
 };
-
-namespace {
-
-/// The front end throws where it finds no library that it wants.
-template <class Body>
-absl::Status without_exceptions(const Body& body) {
-  try {
-    return body();
-  } catch (const std::exception& error) {
-    return absl::UnavailableError(absl::StrCat("cuDNN: ", error.what()));
-  }
-}
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<CudnnAttention>> CudnnAttention::create(CudaContext& context) {
   auto library = std::make_unique<Library>(context);

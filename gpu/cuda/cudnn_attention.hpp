@@ -20,8 +20,9 @@ class CudnnAttention {
   static absl::StatusOr<std::unique_ptr<CudnnAttention>> create(CudaContext& context);
   ~CudnnAttention();
 
-  /// On the compute stream. Unimplemented if the library has nothing for such a call; it is not
-  /// asked again.
+  /// On the compute stream. Unimplemented if the library has nothing for such a shape, or there is
+  /// no memory to work in, after which it is not asked for that shape again, or tensors are not
+  /// aligned: nothing was done. Internal or Unavailable if the work failed.
   absl::Status forward(const kernels::AttentionForward& call);
   /// As above; `call.delta` is not written.
   absl::Status backward(const kernels::AttentionBackward& call);
