@@ -1,5 +1,6 @@
 #include "actors/worker/profiling.hpp"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -27,10 +28,27 @@ std::optional<ProfileWork> Profiling::on_request(const net::ProfileRequest& requ
   work.rows = request.rows;
   if (work.rows.empty() || is_measuring_) return std::nullopt;
   is_measuring_ = true;
+  rows_ = work.rows;
+  peers_ = work.peers;
   work.job = job;
   work.device = device;
   work.links = links_;
   return work;
+}
+
+absl::StatusOr<plans::MeasuredWorker> Profiling::on_measured(const ProfileMeasured& result) {
+  is_measuring_ = false;
+  if (result.status.ok()) {
+    last_ = result.measured;
+    return result.measured;
+  }
+  const bool has_other = last_ && last_->profile.rows == rows_;
+  if (!absl::IsResourceExhausted(result.status) || !has_other) return result.status;
+  plans::MeasuredWorker before = *last_;
+  std::erase_if(before.links, [this](const auto& link) {
+    return std::find(peers_.begin(), peers_.end(), link.first) == peers_.end();
+  });
+  return before;
 }
 
 }  // namespace skein::actors

@@ -444,12 +444,11 @@ void WorkerState::on_state_sent(const StateSent& sent) {
 }
 
 void WorkerState::on_measured(const ProfileMeasured& result) {
-  profiling->on_measured();
+  absl::StatusOr<plans::MeasuredWorker> measured = profiling->on_measured(result);
   if (has_ended()) return;
-  if (!result.status.ok()) return tell_failed(result.status);
-  plans::MeasuredWorker measured = result.measured;
-  std::erase_if(measured.links, [](const auto& each) { return !net::is_link_speed(each.second); });
-  session->tell(std::move(measured));
+  if (!measured.ok()) return tell_failed(measured.status(), /*is_at_work=*/false);
+  std::erase_if(measured->links, [](const auto& each) { return !net::is_link_speed(each.second); });
+  session->tell(*std::move(measured));
 }
 
 void WorkerState::on_leave(const LeaveRequest& leave) {
@@ -530,10 +529,10 @@ void WorkerState::tell_peer_failure(const absl::Status& why, plans::WorkerId pee
   session->tell(net::PeerFailure{std::string(why.message()), peer});
 }
 
-/// Whoever cannot read what it is given to read, or has no memory for another plan, still has what
-/// it holds.
-void WorkerState::tell_failed(const absl::Status& why) {
-  const bool lacks_memory = !replica_actor && absl::IsResourceExhausted(why);
+/// Whoever cannot read what it is given to read, or has no memory for another plan or to measure,
+/// still has what it holds.
+void WorkerState::tell_failed(const absl::Status& why, bool is_at_work) {
+  const bool lacks_memory = absl::IsResourceExhausted(why) && !(replica_actor && is_at_work);
   const bool holds_state = replica_actor || !store.held().empty();
   const bool stays =
       (plans::is_bad_input(why) || lacks_memory) && session->was_member() && holds_state;

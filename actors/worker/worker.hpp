@@ -170,7 +170,8 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void on_heartbeat_ack(const net::HeartbeatAck& ack);
   void on_fault(const WorkerFault& fault);
   void tell_quiesced();
-  void tell_failed(const absl::Status& why);
+  /// `is_at_work`: it is what the replicas do that has failed, if there are any.
+  void tell_failed(const absl::Status& why, bool is_at_work = true);
   void tell_peer_failure(const absl::Status& why, plans::WorkerId peer = {});
   void give_up(const absl::Status& why);
   void save_held(double after_seconds = 0);

@@ -548,7 +548,7 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
         candidates_.request(candidates_.eligible(now_us, Leavers::kWith), generation_, is_urgent_);
     if (question.request.workers.size() < fewest) {
       question.request = std::move(all);
-    } else {
+    } else if (all.workers != question.request.workers) {  // Not only such as have failed.
       question.with_leavers = std::move(all);
     }
   }
@@ -1239,6 +1239,10 @@ CoordinatorOutcome Coordination::on_worker_failed(WorkerId worker, const absl::S
     return decisions;
   }
   if (measurements_.forget(worker)) append(decisions, measurements_.request(members()));
+  if (phase_ == Phase::kProfiling) {
+    append(decisions,
+           go_on_without(worker, absl::StrCat("w", worker.value, " cannot go on"), now_us));
+  }
   const bool is_at_work = phase_ == Phase::kQuiescing || phase_ == Phase::kPreparing || runs_plan();
   // Its step will not end.
   append(decisions,

@@ -31,7 +31,7 @@ CoordinatorDecisions Measurements::request(const std::map<WorkerId, Member>& mem
   for (WorkerId each : asked_) busy.insert(members.at(each).request.host_name);
   CoordinatorDecisions decisions;
   for (const auto& [id, member] : members) {
-    if (measured_.contains(id) || asked_.contains(id)) continue;
+    if (measured_.contains(id) || asked_.contains(id) || member.has_failed) continue;
     if (!busy.insert(member.request.host_name).second) continue;
     asked_.insert(id);
     decisions.push_back(RequestProfile{id, rows_to_measure(job_), {}});
@@ -67,8 +67,9 @@ void Measurements::slow_down(WorkerId worker, double slowdown) {
 }
 
 bool Measurements::has_all(const std::map<WorkerId, Member>& members) const {
-  return std::all_of(members.begin(), members.end(),
-                     [this](const auto& each) { return measured_.contains(each.first); });
+  return std::all_of(members.begin(), members.end(), [this](const auto& each) {
+    return each.second.has_failed || measured_.contains(each.first);
+  });
 }
 
 std::vector<MeasuredWorker> Measurements::all() const {

@@ -95,10 +95,12 @@ PrepareProxy::behavior_type prepare_proxy(PrepareProxy::stateful_pointer<Prepare
                             const actors::PrepareListener& listener) {
         if (work.rows.empty()) return;  // It answers probes only, of which there are none.
         const double speed = static_cast<double>(around->world.between(5, 20)) * 0.1;
-        self->delayed_send(
-            listener, delay(),
-            actors::ProfileMeasured{absl::OkStatus(),
-                                    measure(around->job, work.rows, speed, around->memory_bytes)});
+        actors::ProfileMeasured result{
+            absl::OkStatus(), measure(around->job, work.rows, speed, around->memory_bytes)};
+        if (around->lacks_memory.contains(process)) {
+          result = {absl::ResourceExhaustedError(kNoMemory), {}};
+        }
+        self->delayed_send(listener, delay(), std::move(result));
       },
       [self, around, process](const actors::PreparedReplicas& result) {
         actors::PreparedReplicas passed = result;

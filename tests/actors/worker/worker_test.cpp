@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "actors/end_process.hpp"
+#include "plans/profile/estimate.hpp"
 #include "tests/actors/replica/replica_rig.hpp"
 
 namespace skein::actors {
@@ -362,6 +363,32 @@ TEST(Worker, WhoHasNoMemoryForAnotherPlanGivesWhatItHolds) {
   EXPECT_FALSE(rig.link->bodies(Body::FAILED)[0].getFailed().getBadInput());
   rig.quiesce(3);
   EXPECT_THAT(rig.inventory(), ElementsAre(0u));
+}
+
+TEST(Worker, SaysWhatItHadMeasuredWhereItsPlanLeavesNoMemoryToMeasure) {
+  WorkerRig rig;
+  rig.join();
+  net::ProfileRequest request = {{1}, {{{2}, "127.0.0.1:2"}}};
+  rig.control(1, request);
+  plans::MeasuredWorker measured;
+  measured.profile = plans::estimate_profile(rig.job.model, rig.job.training.seq_len, {1},
+                                             rig.job.optimizer, 1e9, 1e9);
+  measured.links = {{{2}, {1e9, 50}}, {{3}, {1e9, 50}}};
+  rig.tell(ProfileMeasured{absl::OkStatus(), measured});
+  rig.host(1);
+  rig.control(1, request);
+  const absl::Status full = absl::ResourceExhaustedError("no memory");
+  rig.tell(ProfileMeasured{full, {}});
+  auto told = rig.link->bodies(Body::PROFILED);
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_EQ(told[0].getProfiled().getLinks().size(), 2u);
+  EXPECT_EQ(told[1].getProfiled().getLinks().size(), 1u) << "w3 is not asked about";
+  request.rows = {2};
+  rig.control(1, request);
+  rig.tell(ProfileMeasured{full, {}});
+  ASSERT_EQ(rig.count(Body::FAILED), 1u) << "it had measured no such rows";
+  EXPECT_TRUE(rig.link->bodies(Body::FAILED)[0].getFailed().getStays());
+  EXPECT_THAT(rig.ends, IsEmpty());
 }
 
 TEST(Worker, WhoHoldsNothingEndsAtOnceIfItCannotReadItsInput) {

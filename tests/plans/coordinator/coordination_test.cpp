@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "plans/base/units.hpp"
 #include "plans/profile/estimate.hpp"
 #include "tests/plans/small_cluster.hpp"
 
@@ -361,6 +362,26 @@ TEST(Coordination, WhoJoinsWhileOthersMeasureIsAnsweredByThem) {
     if (const auto* request = std::get_if<RequestProfile>(&decision)) told.insert(request->worker);
   }
   EXPECT_EQ(told.size(), 2u) << "the one that measures, too, is to answer";
+}
+
+TEST(Coordination, NobodyWaitsForTheMeasurementOfWhoHasFailed) {
+  JobSpec job = small_job();
+  job.parallelism.pipeline_parallel_degree = kAutoDegree;
+  Cluster cluster(job, 2);
+  cluster.join(1);
+  cluster.join(2);
+  ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kProfiling);
+  MeasuredWorker measured;
+  measured.profile = estimate_profile(job.model, job.training.seq_len, rows_to_measure(job),
+                                      job.optimizer, 1e9, 1e9);
+  cluster.coordination.on_profiled(WorkerId{1}, measured, ++cluster.now);
+  const absl::Status why = absl::ResourceExhaustedError("no memory to measure");
+  const auto failed = cluster.coordination.on_worker_failed(WorkerId{2}, why, ++cluster.now);
+  EXPECT_EQ(find<RequestProfile>(failed.decisions()), nullptr) << "it would fail again";
+  cluster.now += kSecondUs;
+  const CoordinatorDecisions later = cluster.coordination.on_timer(cluster.now);
+  EXPECT_EQ(find<RequestProfile>(later), nullptr);
+  EXPECT_EQ(cluster.coordination.phase(), Coordination::Phase::kQuiescing);
 }
 
 TEST(Coordination, TheSpeedOfALateWorkerIsTold) {
