@@ -44,8 +44,8 @@ struct TensorHeader {
   # Worker -> worker, worker <-> coordinator. `payloadBytes` bytes follow, not part of any Cap'n Proto message, so that both
   # sides move them between the socket and the tensor itself. A repeat is dropped by the receiver.
   generation @0 :UInt64;
-  sender @1 :UInt32;        # Replica; of a shard or a snapshot, the stage.
-  receiver @2 :UInt32;      # Replica.
+  sender @1 :UInt32;        # Replica; of a shard or a snapshot, the stage; of text, the worker.
+  receiver @2 :UInt32;      # Replica; of text, the worker.
   kind @3 :TensorKind;
   step @4 :UInt64;
   microbatch @5 :UInt32;    # Another number, as the kind says.

@@ -10,13 +10,13 @@
 #include "plans/plan/layout_plan.hpp"
 
 namespace skein::plans {
-namespace {
 
-/// The address is that of a socket which one process at a time can have.
 bool is_same_process(const JoinRequest& one, const JoinRequest& other) {
   return one.host_name == other.host_name && one.process_id == other.process_id &&
          one.data_address == other.data_address;
 }
+
+namespace {
 
 /// Names are as a worker says; it cannot choose where its connection comes from.
 std::vector<std::string> places_of(const JoinRequest& request) {

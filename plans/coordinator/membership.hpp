@@ -15,6 +15,10 @@
 
 namespace skein::plans {
 
+/// Whether one process has sent both. The data address is that of a socket which one process at a
+/// time can have.
+bool is_same_process(const JoinRequest& one, const JoinRequest& other);
+
 /// A worker that takes part in the run.
 struct Member {
   PeerNumber peer = 0;

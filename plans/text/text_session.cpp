@@ -1,15 +1,20 @@
 #include "plans/text/text_session.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/check.hpp"
+#include "plans/coordinator/membership.hpp"
 
 namespace skein::plans {
 namespace {
 
 /// The end of a dead worker's connections is told by all of its peers within that.
 constexpr uint64_t kPeerFailurePatienceUs = 2'000'000;
+/// A worker that lives may be stuck in its step: of the largest models one on processors takes
+/// minutes.
+constexpr uint64_t kStepMaxUs = 600'000'000;
 
 }  // namespace
 
@@ -26,8 +31,12 @@ TextSession::Answer TextSession::on_join(PeerNumber peer, const JoinRequest& joi
     return refuse(
         absl::StrCat("the text that is drawn here has its ", options_.workers, " workers already"));
   }
+  // The process has come anew: its old connection is dead, and we have not heard of it.
+  std::erase_if(members_,
+                [&](const auto& each) { return is_same_process(each.second.join, join); });
   const WorkerId worker{++last_worker_};
   Member& member = members_[worker];
+  member.peer = peer;
   member.join = join;
   member.heard_us = now_us;
   const auto present = static_cast<int64_t>(members_.size());
@@ -66,6 +75,10 @@ TextSession::Answer TextSession::on_failed(WorkerId from, const std::string& rea
                                            bool is_bad_input) {
   if (!members_.contains(from)) return Dropped{DropReason::kUnknown};
   if (has_ended()) return Dropped{DropReason::kStale};
+  if (!is_bad_input && !is_needed(from)) {
+    members_.erase(from);
+    return TextDecisions();
+  }
   const std::string text = absl::StrCat(name_of(from), " cannot draw text: ", reason);
   return end(is_bad_input ? absl::InvalidArgumentError(text) : absl::UnavailableError(text));
 }
@@ -82,9 +95,7 @@ TextSession::Answer TextSession::on_peer_failure(WorkerId from, const std::strin
 TextSession::Answer TextSession::on_lost(WorkerId worker, const std::string& why) {
   if (!members_.contains(worker)) return Dropped{DropReason::kUnknown};
   if (has_ended()) return Dropped{DropReason::kStale};
-  const bool has_layers = std::any_of(parts_.begin(), parts_.end(),
-                                      [&](const auto& part) { return part.first == worker; });
-  if (phase_ == Phase::kGathering || (phase_ != Phase::kMeasuring && !has_layers)) {
+  if (!is_needed(worker)) {
     members_.erase(worker);
     return TextDecisions();
   }
@@ -106,13 +117,26 @@ TextSession::Answer TextSession::on_tick(uint64_t now_us) {
     if (now_us > member.heard_us + options_.silence_us) silent.push_back(id);
   }
   if (peer_failure_ && now_us > peer_failure_->told_us + kPeerFailurePatienceUs) {
-    return on_failed(peer_failure_->from, peer_failure_->reason, /*is_bad_input=*/false);
-  }
-  for (const WorkerId worker : silent) {
-    Answer answer = on_lost(worker, "it says nothing any more");
+    const PeerFailure told = *std::exchange(peer_failure_, std::nullopt);
+    Answer answer = on_failed(told.from, told.reason, /*is_bad_input=*/false);
     if (has_ended()) return answer;
   }
-  return TextDecisions();
+  TextDecisions decisions;
+  for (const WorkerId worker : silent) {
+    const PeerNumber peer = members_.at(worker).peer;
+    Answer answer = on_lost(worker, "it says nothing any more");
+    if (has_ended()) return answer;
+    // If it lives, it does not know that it is not counted on.
+    decisions.push_back(RefuseTextWorker{peer, "you said nothing for too long; start again"});
+  }
+  if (phase_ != Phase::kStepping) return decisions;
+  if (std::exchange(watched_step_, step_) != step_) watched_us_ = now_us;
+  if (now_us > watched_us_ + kStepMaxUs) {
+    return end(absl::DeadlineExceededError(absl::StrCat("a step of the text takes more than ",
+                                                        kStepMaxUs / 1'000'000,
+                                                        " s: a worker is stuck; draw it again")));
+  }
+  return decisions;
 }
 
 TextSession::Answer TextSession::on_step(std::span<const int32_t> tokens, int64_t begin) {
@@ -135,6 +159,13 @@ TextSession::Answer TextSession::on_logits(uint64_t step) {
   if (phase_ != Phase::kStepping) return Dropped{DropReason::kRepeated};
   phase_ = Phase::kIdle;
   return TextDecisions{TextStepDone()};
+}
+
+bool TextSession::is_needed(WorkerId worker) const {
+  if (phase_ == Phase::kGathering) return false;  // Another one may come in its place.
+  return phase_ == Phase::kMeasuring ||
+         std::any_of(parts_.begin(), parts_.end(),
+                     [&](const auto& part) { return part.first == worker; });
 }
 
 bool TextSession::all_answered() const {

@@ -55,8 +55,8 @@ using TextDecisions = std::vector<TextDecision>;
 ///   3 loading    layers are cut by that; each loads its own
 ///   4 idle       a step may be made
 ///   5 stepping   ... and is under way
-///   6 ended      a worker has failed or is lost from 2 on, unless it has no layers, or the model
-///                does not fit
+///   6 ended      a worker has failed or is lost from 2 on, unless it has no layers, or the input
+///                is bad, or the model does not fit
 ///
 /// Times are of one steady clock, in microseconds. An event that is dropped has changed nothing.
 class TextSession {
@@ -94,12 +94,15 @@ class TextSession {
  private:
   enum class Phase { kGathering, kMeasuring, kLoading, kIdle, kStepping, kEnded };
   struct Member {
+    PeerNumber peer = 0;
     JoinRequest join;
     uint64_t heard_us = 0;
     bool has_answered = false;  // In 2 and 3.
     TextRoom room;              // From 3 on.
   };
 
+  /// The text ends without it.
+  bool is_needed(WorkerId worker) const;
   bool all_answered() const;
   TextDecisions end(absl::Status why);
   TextDecisions cut();
@@ -119,6 +122,8 @@ class TextSession {
     uint64_t told_us = 0;
   };
   std::optional<PeerFailure> peer_failure_;  // The first one.
+  uint64_t watched_step_ = 0;                // That was under way at the last tick,
+  uint64_t watched_us_ = 0;                  // and since when.
 };
 
 }  // namespace skein::plans

@@ -156,11 +156,19 @@ TEST_F(TextSessionTest, LeavesOutAWorkerWithoutRoom) {
 
 TEST_F(TextSessionTest, CountsTheMemoryOfAMachineOnce) {
   session_.emplace(options(2));
-  for (const PeerNumber peer : {1, 2}) (void)session_->on_join(peer, join_from("same"), 0);
+  for (const PeerNumber peer : {1, 2}) {
+    JoinRequest join = join_from("same");
+    join.process_id = static_cast<uint32_t>(peer);
+    (void)session_->on_join(peer, join, 0);
+  }
   measure({room_of(70, true), room_of(70, true)});
   EXPECT_EQ(all_of<TextCut>(last_).size(), 1U) << "half of it is enough for three layers";
   session_.emplace(options(2));
-  for (const PeerNumber peer : {1, 2}) (void)session_->on_join(peer, join_from("same"), 0);
+  for (const PeerNumber peer : {1, 2}) {
+    JoinRequest join = join_from("same");
+    join.process_id = static_cast<uint32_t>(peer);
+    (void)session_->on_join(peer, join, 0);
+  }
   measure({room_of(60, true), room_of(60, true)});
   EXPECT_THAT(end_of(last_), AllOf(HasSubstr("11 bytes of memory are missing on w2 (cpu x1 on same)"
                                              " for layers 2..6"),
@@ -217,6 +225,52 @@ TEST_F(TextSessionTest, EndsInOneLineWhenAWorkerIsLostOrFails) {
   const auto failed = session_->on_failed(worker(1), "no such folder", true);
   EXPECT_THAT(end_of(failed), HasSubstr("w1 (cpu x1 on h1) cannot draw text: no such folder"));
   EXPECT_TRUE(absl::IsInvalidArgument(all_of<TextEnds>(failed).front().why));
+}
+
+TEST_F(TextSessionTest, GoesOnWithoutAWorkerThatFailsBeforeItIsNeeded) {
+  session_.emplace(options(2));
+  (void)session_->on_join(1, join_from("h1"), 0);
+  EXPECT_TRUE(session_->on_failed(worker(1), "no GPU", false).decisions().empty());
+  (void)session_->on_join(2, join_from("h2"), 0);
+  const auto joined = session_->on_join(3, join_from("h3"), 0);
+  EXPECT_EQ(sent<TextRequest>(joined).size(), 2U) << "another one came in its place";
+  gather(3);
+  measure({room_of(1000), room_of(1000), room_of(0)});
+  EXPECT_TRUE(session_->on_failed(worker(3), "it is full", false).decisions().empty());
+  EXPECT_FALSE(session_->has_ended());
+  EXPECT_TRUE(session_->on_failed(worker(2), "it is full", false).is_accepted());
+  EXPECT_TRUE(session_->has_ended());
+}
+
+TEST_F(TextSessionTest, CountsAProcessThatComesAnewOnce) {
+  session_.emplace(options(2));
+  (void)session_->on_join(1, join_from("h1"), 0);
+  EXPECT_TRUE(sent<TextRequest>(session_->on_join(2, join_from("h1"), 0)).empty());
+  const auto joined = session_->on_join(3, join_from("h2"), 0);
+  const auto requests = sent<TextRequest>(joined);
+  ASSERT_EQ(requests.size(), 2U);
+  EXPECT_EQ(requests[0].first, worker(2));
+}
+
+TEST_F(TextSessionTest, TurnsAwayWhoIsSilentBeforeItIsNeeded) {
+  session_.emplace(options(2));
+  (void)session_->on_join(7, join_from("h1"), 0);
+  const auto refused = all_of<RefuseTextWorker>(session_->on_tick(10 * kSecond + 1));
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_EQ(refused.front().peer, 7U);
+  EXPECT_FALSE(session_->has_ended());
+}
+
+TEST_F(TextSessionTest, EndsWhereAStepTakesTooLong) {
+  begin();
+  (void)session_->on_step(std::vector<int32_t>{1}, 0);
+  uint64_t now = 0;
+  for (; now <= 600 * kSecond; now += kSecond) {
+    for (const size_t i : {1, 2}) (void)session_->on_heartbeat(worker(i), now);
+    ASSERT_TRUE(all_of<TextEnds>(session_->on_tick(now)).empty()) << now;
+  }
+  for (const size_t i : {1, 2}) (void)session_->on_heartbeat(worker(i), now);
+  EXPECT_THAT(end_of(session_->on_tick(now)), HasSubstr("a worker is stuck"));
 }
 
 TEST_F(TextSessionTest, NamesTheLostWorkerRatherThanWhoDoesNotReachIt) {
