@@ -40,7 +40,7 @@ void RemoteShardIoState::receive(const plans::ReceiveShard& next, const RemoteSh
     stream.receiver = static_cast<uint32_t>(layer);
     stream.kind = TensorKind::SHARD;
     stream.row_count = 1;
-    stream.row_floats = static_cast<uint32_t>(layer_state_floats(config.job.model, layer));
+    stream.row_floats = static_cast<uint64_t>(layer_state_floats(config.job.model, layer));
     stream.sender = next.sender;
     stream.tensors_max = 1;
     stream.on_tensor = [to = RemoteShardIo(self)](const net::TensorKey& key,

@@ -134,7 +134,7 @@ void PlanPreparation::open_stream(net::schema::TensorKind kind, int64_t layer, u
   stream.receiver = static_cast<uint32_t>(layer);
   stream.kind = kind;
   stream.row_count = 1;
-  stream.row_floats = static_cast<uint32_t>(layer_state_floats(host_.job.model, layer));
+  stream.row_floats = static_cast<uint64_t>(layer_state_floats(host_.job.model, layer));
   stream.tensors_max = tensors_max;
   stream.sender = sender;
   stream.on_tensor = options_.on_state;

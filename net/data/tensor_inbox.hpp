@@ -40,7 +40,7 @@ class TensorInbox {
     schema::TensorKind kind = schema::TensorKind::ACTIVATION;
     uint32_t row_begin = 0;
     uint32_t row_count = 0;
-    uint32_t row_floats = 0;
+    uint64_t row_floats = 0;
     /// The ranges of rows in which a tensor comes, exactly; they tile its rows in order. Empty: it
     /// comes in one.
     std::vector<std::pair<uint32_t, uint32_t>> parts;  // Begin and count.
