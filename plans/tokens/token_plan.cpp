@@ -36,12 +36,27 @@ std::vector<WorkerId> workers_of_level(const JobSpec& job, const std::vector<Wor
 
 }  // namespace
 
-absl::StatusOr<Plan> make_token_plan(const JobSpec& job, const std::vector<WorkerId>& workers,
-                                     uint64_t generation, const std::optional<Plan>& current) {
+Plan assemble_token_plan(const JobSpec& job, const std::vector<TokenStage>& stages,
+                         int64_t step_samples) {
   Plan plan;
-  plan.generation = generation;
   plan.mode = kTokenMode;
   plan.recompute = job.training.recompute;
+  for (const TokenStage& each : stages) {
+    StagePlan& stage = plan.stages.emplace_back();
+    stage.layers = each.layers;
+    for (WorkerId worker : each.workers) {
+      stage.replicas.push_back({ReplicaId{}, worker, {0, each.samples}, 0});
+    }
+  }
+  plan.microbatch_rows = stages.back().samples;
+  plan.microbatch_count = step_samples / plan.microbatch_rows;
+  set_token_lists(plan);
+  plan.groups = token_groups(plan.stages, job.model.tied_head);
+  return plan;
+}
+
+absl::StatusOr<Plan> make_token_plan(const JobSpec& job, const std::vector<WorkerId>& workers,
+                                     uint64_t generation, const std::optional<Plan>& current) {
   const int64_t levels = sub_model_count(job);
   if (levels > layer_count(job.model)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -49,19 +64,15 @@ absl::StatusOr<Plan> make_token_plan(const JobSpec& job, const std::vector<Worke
         " blocks has at most ", layer_count(job.model), " sub-models"));
   }
   SKEIN_ASSIGN_OR_RETURN(const std::vector<LayerRange> ranges, layer_ranges(job, levels));
+  std::vector<TokenStage> stages;
   for (size_t level = 0; level < ranges.size(); ++level) {
-    StagePlan& stage = plan.stages.emplace_back();
-    stage.layers = ranges[level];
-    const int64_t rows =
+    const int64_t samples =
         job.tokens.samples.empty() ? job.training.micro_batch_size : job.tokens.samples[level];
-    for (WorkerId worker : workers_of_level(job, workers, level, stage.layers, current)) {
-      stage.replicas.push_back({ReplicaId{}, worker, {0, rows}, 0});
-    }
-    plan.microbatch_rows = rows;
+    stages.push_back(
+        {ranges[level], samples, workers_of_level(job, workers, level, ranges[level], current)});
   }
-  plan.microbatch_count = job.training.global_batch_size / plan.microbatch_rows;
-  set_token_lists(plan);
-  plan.groups = token_groups(plan.stages, job.model.tied_head);
+  Plan plan = assemble_token_plan(job, stages, job.training.global_batch_size);
+  plan.generation = generation;
   SKEIN_RETURN_IF_ERROR(validate(plan, job.model));
   return plan;
 }
@@ -92,13 +103,11 @@ absl::StatusOr<PlannedPipeline> quick_replan_tokens(const ReplanRequest& request
   if (!request.current || request.current->mode != kTokenMode) {
     return absl::NotFoundError("there is no plan of tokens to go on from");
   }
+  const TokenShape shape = token_shape(*request.current);
   const size_t all = plan_workers(*request.current).size();
-  PlannedPipeline chosen;
-  chosen.plan = *request.current;
-  chosen.plan.generation = request.generation;
-  for (StagePlan& stage : chosen.plan.stages) {
+  std::vector<TokenStage> stages;
+  for (const StagePlan& stage : request.current->stages) {
     const bool was_limited = stage.replicas.size() < all;
-    const RowRange rows = stage.replicas.front().rows;
     std::vector<WorkerId> workers = request.workers;
     if (was_limited) {
       std::erase_if(workers, [&](WorkerId worker) {
@@ -107,11 +116,11 @@ absl::StatusOr<PlannedPipeline> quick_replan_tokens(const ReplanRequest& request
       });
       if (workers.empty()) workers = {request.workers.front()};
     }
-    stage.replicas.clear();
-    for (WorkerId worker : workers) stage.replicas.push_back({ReplicaId{}, worker, rows, 0});
+    stages.push_back({stage.layers, stage.replicas.front().rows.count, std::move(workers)});
   }
-  set_token_lists(chosen.plan);
-  chosen.plan.groups = token_groups(chosen.plan.stages, request.job.model.tied_head);
+  PlannedPipeline chosen;
+  chosen.plan = assemble_token_plan(request.job, stages, static_cast<int64_t>(shape.samples));
+  chosen.plan.generation = request.generation;
   SKEIN_RETURN_IF_ERROR(check_plan(request.job, chosen.plan));
   chosen.reason = "for now the tokens of before, by those who are here";
   return chosen;

@@ -14,6 +14,17 @@
 
 namespace skein::plans {
 
+/// A sub-model of a plan by tokens: what it is, and who may train it, in tokens of so many samples.
+struct TokenStage {
+  LayerRange layers;
+  int64_t samples = 0;
+  std::vector<WorkerId> workers;
+};
+/// The plan of these sub-models, at least one, and of steps of so many samples, whole tokens of the
+/// last one. Its generation is 0, and it is not validated.
+Plan assemble_token_plan(const JobSpec& job, const std::vector<TokenStage>& stages,
+                         int64_t step_samples);
+
 /// The plan of a job that is trained by tokens: its sub-models are the stages of
 /// `parallelism.layout`, or `pipeline_parallel_degree` stages that are even by cost, and each has a
 /// replica on every worker, or on as many as `tokens.workers` says. Those who hold a stage in

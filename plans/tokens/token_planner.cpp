@@ -12,7 +12,6 @@
 #include "absl/strings/str_join.h"
 #include "plans/base/status_macros.hpp"
 #include "plans/plan/layout_plan.hpp"
-#include "plans/plan/token_lists.hpp"
 #include "plans/planner/plan_memory.hpp"
 #include "plans/tokens/sub_models.hpp"
 #include "plans/tokens/token_plan.hpp"
@@ -71,22 +70,12 @@ std::vector<std::vector<LayerRange>> sub_models_to_try(const Profile& profile) {
 }
 
 Plan to_plan(const JobSpec& job, const TokenPlan& tokens) {
-  Plan plan;
-  plan.mode = kTokenMode;
-  plan.recompute = job.training.recompute;
+  std::vector<TokenStage> stages;
   for (size_t level = 0; level < tokens.sub_models.size(); ++level) {
-    StagePlan& stage = plan.stages.emplace_back();
-    stage.layers = tokens.sub_models[level];
-    const auto rows = static_cast<int64_t>(tokens.shape.samples_of_token[level]);
-    for (WorkerId worker : tokens.level_workers[level]) {
-      stage.replicas.push_back({ReplicaId{}, worker, {0, rows}, 0});
-    }
-    plan.microbatch_rows = rows;
+    const auto samples = static_cast<int64_t>(tokens.shape.samples_of_token[level]);
+    stages.push_back({tokens.sub_models[level], samples, tokens.level_workers[level]});
   }
-  plan.microbatch_count = static_cast<int64_t>(tokens.shape.samples) / plan.microbatch_rows;
-  set_token_lists(plan);
-  plan.groups = token_groups(plan.stages, job.model.tied_head);
-  return plan;
+  return assemble_token_plan(job, stages, static_cast<int64_t>(tokens.shape.samples));
 }
 
 TokenPlan tokens_of(const JobSpec& job, const Plan& plan) {
