@@ -34,6 +34,11 @@ class Opening {
     if (name == "cpu") return add_host();
     if (name == "cuda") return add_all_gpus(name);
     if (const std::optional<int32_t> ordinal = ordinal_of(name)) return add_gpu(*ordinal, name);
+    if (name == "auto") {
+      return absl::InvalidArgumentError(absl::StrCat("--devices ", names_.names,
+                                                     ": \"auto\" means "
+                                                     "all that is there; give it alone"));
+    }
     return absl::InvalidArgumentError(absl::StrCat("--devices ", names_.names, ": \"", name,
                                                    "\" is no device; give \"auto\", or \"cpu\", "
                                                    "\"cuda\" and \"cuda:N\", separated by commas"));

@@ -26,6 +26,9 @@ struct DeviceNames {
 /// error says why there is no GPU.
 /// InvalidArgument      a name is none, there are too many, or a GPU is named twice.
 /// FailedPrecondition   a GPU that is named cannot be used; says why.
+/// ResourceExhausted    it has no memory that is free; of "cuda" and "auto", none has any: those
+/// that
+///                      are full are left out.
 absl::StatusOr<std::vector<std::unique_ptr<gpu::Device>>> open_devices(const DeviceNames& names);
 
 }  // namespace skein::cli

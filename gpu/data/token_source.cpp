@@ -3,6 +3,8 @@
 #include <glob.h>
 
 #include <filesystem>
+#include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "gpu/data/token_manifest.hpp"
@@ -31,11 +33,23 @@ absl::StatusOr<std::vector<std::string>> matches_of(const std::string& pattern) 
   return absl::NotFoundError(absl::StrCat("no file matches ", pattern));
 }
 
+/// The device of a file and its number there, whatever names it has.
+using FileNumber = std::pair<uint64_t, uint64_t>;
+
+/// `names` has the name in the manifest of each file so far.
 absl::Status open_shards(const std::vector<TokenManifest::Shard>& listed, const std::string& path,
-                         int64_t token_bytes, std::vector<TokenSource::Shard>& shards) {
+                         int64_t token_bytes, std::map<FileNumber, std::string>& names,
+                         std::vector<TokenSource::Shard>& shards) {
   for (const TokenManifest::Shard& each : listed) {
     const std::string shard = (fs::path(path).parent_path() / each.file).string();
     SKEIN_ASSIGN_OR_RETURN(TokenArray array, open_tokens(shard));
+    const MappedFile::Version& version = array.file->version();
+    const auto [first, is_new] = names.try_emplace({version.device, version.inode}, each.file);
+    if (!is_new) {
+      return absl::DataLossError(absl::StrCat(path, " lists ", first->second, " and ", each.file,
+                                              ", which are one file; take one of them out, or "
+                                              "prepare the data again"));
+    }
     if (array.count != each.tokens || array.width != token_bytes) {
       return absl::DataLossError(absl::StrCat(shard, " has ", array.count, " tokens of ",
                                               array.width, " bytes, ", path, " says ", each.tokens,
@@ -54,8 +68,9 @@ absl::StatusOr<TokenSource> open_manifest(const std::string& path, int64_t vocab
   }
   TokenSource source;
   const int64_t bytes = manifest.token_bytes;
-  SKEIN_RETURN_IF_ERROR(open_shards(manifest.training, path, bytes, source.training));
-  SKEIN_RETURN_IF_ERROR(open_shards(manifest.validation, path, bytes, source.validation));
+  std::map<FileNumber, std::string> names;
+  SKEIN_RETURN_IF_ERROR(open_shards(manifest.training, path, bytes, names, source.training));
+  SKEIN_RETURN_IF_ERROR(open_shards(manifest.validation, path, bytes, names, source.validation));
   return source;
 }
 

@@ -31,6 +31,7 @@ class MappedFile {
 
   const std::byte* data() const { return data_; }
   uint64_t bytes() const { return version_.bytes; }
+  const Version& version() const { return version_; }
   /// What lies at the path now is the same file, and nobody has written into it.
   bool is_unchanged() const;
   /// DataLoss if it has become shorter since: behind its end now is no memory any more.

@@ -125,6 +125,8 @@ absl::Status check_model(const ModelSpec& model) {
   SKEIN_RETURN_IF_ERROR(expect(model.vocab_size <= (1 << 24), "model.vocab_size", model.vocab_size,
                                "must be at most 16777216"));
   SKEIN_RETURN_IF_ERROR(at_least(model.positions, 1, "model.positions"));
+  SKEIN_RETURN_IF_ERROR(expect(model.positions <= (1 << 30), "model.positions", model.positions,
+                               "must be at most 1073741824"));
   SKEIN_RETURN_IF_ERROR(at_least(model.layers, 1, "model.n_layer"));
   SKEIN_RETURN_IF_ERROR(
       expect(model.layers <= 4096, "model.n_layer", model.layers, "must be at most 4096"));

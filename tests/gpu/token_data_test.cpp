@@ -194,6 +194,13 @@ TEST_F(TokenDataTest, AManifestNamesShardsAndWhatIsHeldOut) {
       HasSubstr("lists a.bin twice"));
   EXPECT_THAT(message(manifest(R"({"file": "b.bin", "tokens": 9})", 9)),
               HasSubstr("lists b.bin twice"));
+  std::filesystem::create_symlink(folder.file("b.bin"), folder.file("link.bin"));
+  std::filesystem::create_hard_link(folder.file("b.bin"), folder.file("name.bin"));
+  for (const char* name : {"link.bin", "name.bin"}) {
+    const auto shard = absl::StrCat(R"({"file": ")", name, R"(", "tokens": 9})");
+    EXPECT_THAT(message(manifest(shard, 9)),
+                HasSubstr(absl::StrCat("lists ", name, " and b.bin, which are one file")));
+  }
   for (const char* name : {"", ".", "..", "/etc/passwd", "a.bin\\u0000.txt", "a.bin\\n"}) {
     const auto data = manifest(absl::StrCat(R"({"file": ")", name, R"(", "tokens": 22})"), 9);
     EXPECT_TRUE(absl::IsDataLoss(data.status())) << data.status();

@@ -40,6 +40,8 @@ TEST_F(NamedDevices, MayBeTheProcessorSeveralTimes) {
 TEST_F(NamedDevices, AreTheProcessorWhereAutoFindsNoGpu) {
   testing::internal::CaptureStderr();
   EXPECT_THAT(opened("auto"), ElementsAre("cpu x3"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("using 3 threads of the processor"));
 }
 
 TEST_F(NamedDevices, AreRefusedWithoutAPlugin) {
@@ -51,9 +53,13 @@ TEST_F(NamedDevices, AreRefusedWithoutAPlugin) {
 
 TEST_F(NamedDevices, AreRefusedIfTheyAreNone) {
   for (const char* names :
-       {"", "gpu", "cpu,", "cuda:", "cuda:x", "cuda:-1", "cuda:1.5", "auto,cpu", "CPU", " cpu"}) {
+       {"", "gpu", "cpu,", "cuda:", "cuda:x", "cuda:-1", "cuda:1.5", "CPU", " cpu"}) {
     EXPECT_TRUE(absl::IsInvalidArgument(refusal(names))) << names;
     EXPECT_THAT(std::string(refusal(names).message()), HasSubstr("is no device; give \"auto\""));
+  }
+  for (const char* names : {"auto,cpu", "cpu,auto"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(refusal(names))) << names;
+    EXPECT_THAT(std::string(refusal(names).message()), HasSubstr("give it alone"));
   }
   std::string many = "cpu";
   for (int32_t i = 0; i < kDevicesMax; ++i) many += ",cpu";
