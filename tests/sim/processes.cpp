@@ -91,8 +91,8 @@ PrepareProxy::behavior_type prepare_proxy(PrepareProxy::stateful_pointer<Prepare
         self->state.listener = listener;
         self->delayed_send(real, delay(), request, actors::PrepareListener(self));
       },
-      [self, around, delay](const actors::ProfileWork& work,
-                            const actors::PrepareListener& listener) {
+      [self, around, delay, process](const actors::ProfileWork& work,
+                                     const actors::PrepareListener& listener) {
         if (work.rows.empty()) return;  // It answers probes only, of which there are none.
         const double speed = static_cast<double>(around->world.between(5, 20)) * 0.1;
         actors::ProfileMeasured result{
