@@ -235,7 +235,7 @@ TEST_F(TextSessionTest, GoesOnWithoutAWorkerThatFailsBeforeItIsNeeded) {
   const auto joined = session_->on_join(3, join_from("h3"), 0);
   EXPECT_EQ(sent<TextRequest>(joined).size(), 2U) << "another one came in its place";
   gather(3);
-  measure({room_of(1000), room_of(1000), room_of(0)});
+  measure({room_of(1000), room_of(1000), room_of(5)});
   EXPECT_TRUE(session_->on_failed(worker(3), "it is full", false).decisions().empty());
   EXPECT_FALSE(session_->has_ended());
   EXPECT_TRUE(session_->on_failed(worker(2), "it is full", false).is_accepted());
