@@ -119,7 +119,7 @@ class CudnnAttention::Library {
       absl::StatusOr<Buffer> memory = context_.take(plan->workspace_bytes);
       if (!memory.ok()) {  // Ours need less, and to ask at each call would empty the allocator's
                            // cache.
-        const absl::Status why = absl::UnimplementedError(memory.status().message());
+        absl::Status why = absl::UnimplementedError(memory.status().message());
         plans_.insert_or_assign(key, why);
         return why;
       }

@@ -36,7 +36,7 @@ class Measurements {
 
   bool has(WorkerId worker) const { return measured_.contains(worker); }
   bool is_asked(WorkerId worker) const { return asked_.contains(worker); }
-  /// Of all that can be asked: one that has failed measures nothing.
+  /// Whether all have measured that can be asked: one that has failed measures nothing.
   bool has_all(const std::map<WorkerId, Member>& members) const;
   const std::set<WorkerId>& asked() const { return asked_; }
   /// All of them, or those of `workers` that have measured; ascending.
