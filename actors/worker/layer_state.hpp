@@ -58,7 +58,8 @@ struct HeldState {
   std::shared_ptr<gpu::StageModel> model;       // Null: `copies` has every layer.
   gpu::StageModelOptions options;               // The model's.
   std::map<int64_t, net::TensorHandle> copies;  // By layer.
-  bool is_until_plan = false;  // No snapshot: what came for a plan that never started.
+  /// No snapshot: what came for a plan that never started, or was moved off the device for one.
+  bool is_until_plan = false;
 };
 
 /// The sealed state of `layer` out of one of `held`, a new copy or a shared one.

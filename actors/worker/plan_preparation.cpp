@@ -186,6 +186,11 @@ void PlanPreparation::try_prepare() {
 void PlanPreparation::on_prepared(const PreparedReplicas& result) {
   if (step_ != Step::kPreparing || result.generation != plan().generation) return;
   if (result.data) data_ = result.data;
+  if (!result.moved.empty()) {
+    store_.replace_models(result.moved);
+    step_ = Step::kFetching;
+    return try_prepare();
+  }
   if (absl::IsUnavailable(result.status)) {
     keep_fetched();
     store_.drop_damaged(host_.job.model);

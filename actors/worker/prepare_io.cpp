@@ -204,6 +204,25 @@ absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
   return absl::OkStatus();
 }
 
+/// Copies on the host of what models on the device hold; nothing if one cannot be read.
+std::vector<HeldState> move_to_host(const PrepareRequest& request) {
+  std::vector<HeldState> moved;
+  if (request.device->info().is_host_memory) return moved;
+  for (const HeldState& held : request.held) {
+    if (!held.model) continue;
+    HeldState& copy = moved.emplace_back();
+    copy.step = held.step;
+    copy.generation = held.generation;
+    copy.layers = held.layers;
+    for (int64_t layer = held.layers.begin; layer < held.layers.end; ++layer) {
+      auto state = find_layer_state(request.job.model, layer, held.step, {held});
+      if (!state.ok()) return {};
+      copy.copies[layer] = *std::move(state);
+    }
+  }
+  return moved;
+}
+
 absl::Status send_state(const SendStateRequest& request) {
   for (const auto& [layer, address] : request.layers) {
     SKEIN_ASSIGN_OR_RETURN(const net::TensorHandle state,
@@ -267,6 +286,10 @@ PrepareIo::behavior_type prepare_io(PrepareIo::stateful_pointer<PrepareIoState> 
         PreparedReplicas result;
         result.generation = request.plan.generation;
         result.status = prepare(request, result);
+        if (absl::IsResourceExhausted(result.status)) {
+          result.replicas.clear();
+          result.moved = move_to_host(request);
+        }
         self->send(listener, std::move(result));
         // What earlier plans have freed lies scattered in the heaps of many threads, and would add
         // up from plan to plan.

@@ -54,6 +54,10 @@ struct PreparedReplicas {
   bool is_checkpoint_unseen = false;      // Nothing is wrong with it, it is only not here.
   std::shared_ptr<const gpu::TokenData> data;  // Null for a device that only sleeps.
   std::vector<PreparedReplica> replicas;
+  /// The device had no memory beside the models that are held: these are copies of their state on
+  /// the host, so that the models can be let go and the plan prepared again. Only if `status` is
+  /// ResourceExhausted.
+  std::vector<HeldState> moved;
 };
 
 /// Layers whose state other workers need.

@@ -63,6 +63,18 @@ void StateStore::keep_fetched(const std::vector<HeldState>& layers, uint64_t gen
   }
 }
 
+void StateStore::replace_models(const std::vector<HeldState>& copies) {
+  for (HeldState& each : held_) {
+    const auto copy = std::find_if(copies.begin(), copies.end(), [&](const HeldState& other) {
+      return other.step == each.step && other.generation == each.generation &&
+             other.layers == each.layers;
+    });
+    if (!each.model || copy == copies.end()) continue;
+    each = *copy;
+    each.is_until_plan = true;
+  }
+}
+
 std::optional<SnapshotTaken> StateStore::on_layer(const plans::ModelSpec& model,
                                                   const plans::PlanPart& plan,
                                                   const StateArrived& arrived) {

@@ -35,6 +35,8 @@ class StateStore {
   std::optional<SnapshotTaken> on_layer(const plans::ModelSpec& model, const plans::PlanPart& plan,
                                         const StateArrived& arrived);
 
+  /// The models of the same state are let go for these copies, which are kept as long.
+  void replace_models(const std::vector<HeldState>& copies);
   /// Copies that have lost a bit are not offered again: other sources, older ones perhaps, are
   /// used.
   void drop_damaged(const plans::ModelSpec& model);

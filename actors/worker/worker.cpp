@@ -316,6 +316,7 @@ void WorkerState::on_joined(const net::Joined& joined, uint64_t term) {
     work = config.parts.spawn_device(device);
   }
   if (leaves) on_leave({*leaves});
+  forget_lack_of_memory();
   if (failure) {
     const bool is_input_bad = plans::is_bad_input(*failure);
     session->tell(net::Failed{std::string(failure->message()), is_input_bad, /*stays=*/true});
@@ -374,6 +375,7 @@ void WorkerState::on_assign(const net::Assign& assign) {
     if (status.ok()) status = plans::check_has_stage(assign.plan, stage);
   }
   if (!status.ok()) return tell_failed(status);
+  forget_lack_of_memory();
   phase = Phase::kPreparing;
   const plans::ModeEntry& mode = plans::find_mode(modes, assign.plan.mode);
   config.plane->set_plan_secret({assign.plan.generation, assign.secret});
@@ -540,6 +542,11 @@ void WorkerState::tell_failed(const absl::Status& why, bool is_at_work) {
   session->tell(net::Failed{std::string(why.message()), plans::is_bad_input(why), stays});
   if (!stays) return end(why);
   failure = why;
+}
+
+/// There may be enough for the plan that comes.
+void WorkerState::forget_lack_of_memory() {
+  if (failure && absl::IsResourceExhausted(*failure)) failure.reset();
 }
 
 /// The coordinator is gone for good. What is held outlives us if we see the run folder.

@@ -172,6 +172,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void tell_quiesced();
   /// `is_at_work`: it is what the replicas do that has failed, if there are any.
   void tell_failed(const absl::Status& why, bool is_at_work = true);
+  void forget_lack_of_memory();
   void tell_peer_failure(const absl::Status& why, plans::WorkerId peer = {});
   void give_up(const absl::Status& why);
   void save_held(double after_seconds = 0);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "plans/base/bad_input.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/units.hpp"
 #include "plans/coordinator/run_events.hpp"
@@ -976,6 +977,7 @@ CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request,
       request.config_digest != 0 && request.config_digest != options_.config_digest;
   const Member& member = members_.admit(peer, std::move(request), has_trained_, now_us);
   const WorkerId worker = member.id;
+  if (!is_back) members_.count_on_full_again();
   if (phase_ == Phase::kGathering && members_.count() > most_gathered_) {
     // Who comes and goes does not bring the run any further.
     most_gathered_ = members_.count();
@@ -1225,7 +1227,7 @@ CoordinatorOutcome Coordination::on_worker_failed(WorkerId worker, const absl::S
                                                   uint64_t now_us) {
   if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
   if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
-  if (!members_.mark_failed(worker, change_.hosts(worker), now_us)) {
+  if (!members_.mark_failed(worker, !is_bad_input(why), change_.hosts(worker), now_us)) {
     return Dropped{DropReason::kRepeated};
   }
   const std::string who = describe(worker);

@@ -164,7 +164,8 @@ class Coordination {
   /// alike. From one alone it is a fault of its own.
   CoordinatorOutcome on_worker_lost(WorkerId worker, const absl::Status& why, uint64_t now_us);
   /// The worker lives and gives what it holds, but computes nothing any more, so it is to leave.
-  /// Bad input is judged as in `on_worker_lost`. A repeat is dropped.
+  /// Bad input is judged as in `on_worker_lost`. Anything else is a lack of memory for its plan: it
+  /// is counted on again when a new worker joins. A repeat is dropped.
   CoordinatorOutcome on_worker_failed(WorkerId worker, const absl::Status& why, uint64_t now_us);
   /// The answer to `CheckListener`: the process that listened there is dead.
   CoordinatorOutcome on_worker_gone(const std::string& address, uint64_t now_us);

@@ -109,15 +109,23 @@ Outcome<CoordinatorDecisions> Membership::on_heartbeat(WorkerId worker, WorkerAc
 }
 
 bool Membership::mark_leaving(WorkerId worker) {
+  members_.at(worker).lacks_memory = false;
   return !std::exchange(members_.at(worker).leaves, true);
 }
 
-bool Membership::mark_failed(WorkerId worker, bool had_part, uint64_t now_us) {
+bool Membership::mark_failed(WorkerId worker, bool lacks_memory, bool had_part, uint64_t now_us) {
   Member& member = members_.at(worker);
   if (member.has_failed) return false;
   record_loss(worker, had_part, now_us);
+  member.lacks_memory = lacks_memory && !member.leaves;
   member.leaves = member.has_failed = true;
   return true;
+}
+
+void Membership::count_on_full_again() {
+  for (auto& [id, member] : members_) {
+    if (std::exchange(member.lacks_memory, false)) member.leaves = member.has_failed = false;
+  }
 }
 
 bool Membership::has_peer(PeerNumber peer) const {

@@ -30,6 +30,7 @@ struct Member {
   uint64_t eligible_us = 0;     // May be given work from then on.
   bool leaves = false;          // Its state is to move away.
   bool has_failed = false;      // It computes nothing any more; `leaves` is set.
+  bool lacks_memory = false;    // That is why, and it was not to leave: another plan may fit.
   bool is_newcomer = false;     // It came, new, to a run that had begun to train.
   std::string held_back_why;    // "host a is flapping"; empty: it is not held back.
   bool may_hold_state = false;  // It had a part in a plan, or says so of an earlier connection.
@@ -64,8 +65,10 @@ class Membership {
   /// False if it was known.
   bool mark_leaving(WorkerId worker);
   /// It leaves, and may not work until it has; when it is here again, it is one that was lost.
-  /// False if it was known.
-  bool mark_failed(WorkerId worker, bool had_part, uint64_t now_us);
+  /// False if it was known. `lacks_memory`: for the plan that it was given.
+  bool mark_failed(WorkerId worker, bool lacks_memory, bool had_part, uint64_t now_us);
+  /// Those who lacked memory may work again: with one more worker a plan gives them less to hold.
+  void count_on_full_again();
   /// A plan gives it something to hold, now or later.
   void mark_holder(WorkerId worker) { members_.at(worker).may_hold_state = true; }
   /// A plan was started in which it has a part.

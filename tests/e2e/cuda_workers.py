@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""GPUs in a job: which one a worker takes.  cuda_workers.py SKEIN PLUGIN
+"""GPUs in a job: which one a worker takes, and what it does where that is nearly full.  cuda_workers.py SKEIN PLUGIN
 PLUGIN is one with emulated GPUs (tests/gpu/emulated_cuda)."""
 import glob
 import json
 import os
 import re
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
@@ -77,12 +78,33 @@ def check_status(program, environment):
         os.environ.pop("LOCAL_RANK")
 
 
+FULL = ["--training.seq_len", "8", "--model.n_layer", "6", "--model.n_embd", "128", "--training.steps", "100000",
+        "--training.global_batch_size", "2", "--training.micro_batch_size", "1", "--validation.batches", "0",
+        "--parallelism.pipeline_parallel_degree", "3", "--device.memory_limit_mb", "52"]
+
+
+def check_full(program, environment):
+    """Two stages of three, where each GPU has room for one plan's models, but not for those of two plans."""
+    gpus = [(["--device", "cuda"], dict(environment, EMULATED_CUDA_GPUS="3", LOCAL_RANK=str(rank))) for rank in range(3)]
+    run = ElasticRun(program, "full", 3, *FULL, unlike=gpus)
+    try:
+        run.wait_for_step(2, 60)
+        subprocess.run([program.skein, "drain", run.address(), "--worker", "2"], check=True, capture_output=True)
+        run.wait_for_event("worker.left", 60)
+        run.wait_for_step(run.steps_done() + 2, 60)
+        program.expect("a plan takes the place of another on nearly full GPUs", not run.events("worker.failed") and
+                       not run.events("run.rolled_back"), run.events("worker.failed"))
+    finally:
+        run.end()
+
+
 def main():
     program = Program()
     environment = dict(os.environ, SKEIN_CUDA_PLUGIN=os.path.abspath(sys.argv[2]))
     environment.pop("CUDA_VISIBLE_DEVICES", None)
     check_choice(program, environment)
     check_status(program, environment)
+    check_full(program, environment)
     program.finish()
 
 

@@ -105,6 +105,55 @@ TEST(PrepareIo, AModelGoesOnOnlyIfItsOptimizerIsTheJobs) {
   EXPECT_EQ(before, after) << "the state goes on all the same";
 }
 
+/// Has memory of its own, as a GPU has, until it is full.
+class SmallDevice final : public gpu::Device {
+ public:
+  SmallDevice() : inner_(gpu::make_host_device(1)), info_(inner_->info()) {
+    info_.is_host_memory = false;
+  }
+  const gpu::DeviceInfo& info() const override { return info_; }
+  absl::StatusOr<gpu::Buffer> allocate(int64_t bytes) override {
+    if (is_full) return absl::ResourceExhaustedError("full");
+    return inner_->allocate(bytes);
+  }
+  absl::Status run(gpu::Work work) override { return inner_->run(std::move(work)); }
+  void set_speed(double) override {}
+  bool is_full = false;
+
+ private:
+  std::unique_ptr<gpu::Device> inner_;
+  gpu::DeviceInfo info_;
+};
+
+TEST(PrepareIo, WhatAFullDeviceHoldsIsMovedToTheHost) {
+  PrepareRig rig;
+  const auto device = std::make_shared<SmallDevice>();
+  rig.request.device = device;
+  const PreparedReplica first = rig.prepare().replicas.at(0);
+  HeldState held;
+  held.layers = first.options.layers;
+  held.model = first.model;
+  held.options = first.options;
+  rig.request.from_checkpoint = false;
+  rig.request.held = {held};
+  rig.request.job.optimizer.weight_decay = 0.5;  // So that it needs another model.
+  device->is_full = true;
+  const std::vector<HeldState> moved = rig.prepare().moved;
+  EXPECT_TRUE(absl::IsResourceExhausted(rig.prepared->status));
+  ASSERT_EQ(moved.size(), 1u);
+  EXPECT_EQ(moved[0].model, nullptr);
+  EXPECT_EQ(moved[0].copies.size(), static_cast<size_t>(held.layers.size()));
+  rig.request.held = moved;
+  EXPECT_TRUE(rig.prepare().moved.empty()) << "nothing else can be let go";
+  device->is_full = false;
+  const PreparedReplica again = rig.prepare().replicas.at(0);
+  std::vector<float> before(static_cast<size_t>(layer_state_floats(rig.job.model, 1)));
+  std::vector<float> after(before.size());
+  ASSERT_TRUE(read_layer_state(rig.job.model, 1, *first.model, before).ok());
+  ASSERT_TRUE(read_layer_state(rig.job.model, 1, *again.model, after).ok());
+  EXPECT_EQ(before, after);
+}
+
 TEST(PrepareIo, ACheckpointThatIsNotHereIsUnseenAndADamagedOneUnreadable) {
   PrepareRig rig;
   const std::string run_folder = rig.folder.file("run");

@@ -365,6 +365,35 @@ TEST(Worker, WhoHasNoMemoryForAnotherPlanGivesWhatItHolds) {
   EXPECT_THAT(rig.inventory(), ElementsAre(0u));
 }
 
+TEST(Worker, PreparesAgainWithItsModelsMovedOffAFullDevice) {
+  WorkerRig rig;
+  rig.join();
+  rig.host(1);
+  rig.start(1);
+  rig.quiesce(2);
+  while (rig.end_one()) continue;
+  rig.assign(2);
+  ASSERT_EQ(rig.prepares.size(), 2u);
+  ASSERT_NE(rig.prepares[1].held.at(0).model, nullptr);
+  PreparedReplicas full;
+  full.generation = 2;
+  full.status = absl::ResourceExhaustedError("no memory");
+  full.moved = rig.prepares[1].held;
+  full.moved[0].model.reset();
+  rig.tell(full);
+  ASSERT_EQ(rig.prepares.size(), 3u);
+  EXPECT_EQ(rig.prepares[2].held.at(0).model, nullptr);
+  EXPECT_EQ(rig.count(Body::FAILED), 0u);
+  full.moved.clear();
+  rig.tell(full);
+  EXPECT_EQ(rig.count(Body::FAILED), 1u);
+  rig.quiesce(3);
+  rig.assign(3);
+  rig.tell(LinkClosed{1, absl::UnavailableError("gone")});
+  rig.join();
+  EXPECT_EQ(rig.count(Body::FAILED), 1u) << "another plan may need less";
+}
+
 TEST(Worker, SaysWhatItHadMeasuredWhereItsPlanLeavesNoMemoryToMeasure) {
   WorkerRig rig;
   rig.join();

@@ -386,6 +386,22 @@ TEST(Coordination, NobodyWaitsForTheMeasurementOfWhoHasFailed) {
   EXPECT_EQ(cluster.coordination.phase(), Coordination::Phase::kQuiescing);
 }
 
+TEST(Coordination, WhoLackedMemoryIsCountedOnAgainWhenAnotherOneJoins) {
+  for (const bool lacks_memory : {true, false}) {
+    JobSpec job = small_job();
+    job.parallelism.pipeline_parallel_degree = 0;
+    Cluster cluster(job, 2);
+    cluster.start();
+    const absl::Status why =
+        lacks_memory ? absl::AbortedError("no memory") : absl::DataLossError("a bad token");
+    cluster.coordination.on_worker_failed(WorkerId{2}, why, ++cluster.now);
+    EXPECT_TRUE(cluster.coordination.members().at({2}).has_failed);
+    cluster.join(3);
+    EXPECT_EQ(cluster.coordination.members().at({2}).has_failed, !lacks_memory);
+    EXPECT_EQ(cluster.coordination.members().at({2}).leaves, !lacks_memory);
+  }
+}
+
 TEST(Coordination, TheSpeedOfALateWorkerIsTold) {
   JobSpec job = small_job();
   job.parallelism.pipeline_parallel_degree = kAutoDegree;
