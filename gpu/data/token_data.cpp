@@ -152,6 +152,30 @@ absl::StatusOr<Parts> open_parts(const TokenData::Options& options) {
   return parts;
 }
 
+/// Whether both have a token of one file, whatever its names are.
+bool overlap(const TokenPart& a, const TokenPart& b) {
+  const MappedFile::Version& one = a.array.file->version();
+  const MappedFile::Version& other = b.array.file->version();
+  return one.device == other.device && one.inode == other.inode && a.begin < b.begin + b.count &&
+         b.begin < a.begin + a.count;
+}
+
+/// What one source trains on must not be what another one holds out.
+absl::Status check_apart(const Parts& parts) {
+  for (const std::vector<TokenPart>& source : parts.training) {
+    for (const TokenPart& trained : source) {
+      for (const TokenPart& held_out : parts.validation) {
+        if (!overlap(trained, held_out)) continue;
+        return absl::InvalidArgumentError(absl::StrCat("tokens of ", held_out.path,
+                                                       " are held out for validation, and are "
+                                                       "trained on as those of ",
+                                                       trained.path, "; take one of them out"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status check_count(const TokenWindows& windows, const std::string& name, const char* what,
                          int64_t seq_len) {
   if (windows.count() >= 1) return absl::OkStatus();
@@ -166,6 +190,8 @@ absl::Status check_count(const TokenWindows& windows, const std::string& name, c
 absl::StatusOr<std::unique_ptr<TokenData>> TokenData::open(const Options& options) {
   const plans::DataSpec& data = options.data;
   SKEIN_ASSIGN_OR_RETURN(Parts parts, open_parts(options));
+  // Whoever names the held-out data may name what is trained on.
+  if (data.validation_path.empty()) SKEIN_RETURN_IF_ERROR(check_apart(parts));
   if (data.weights.empty()) {  // Each window once a pass, whichever source it is from.
     for (size_t n = 1; n < parts.training.size(); ++n) {
       std::move(parts.training[n].begin(), parts.training[n].end(),

@@ -213,6 +213,32 @@ TEST_F(TokenDataTest, AManifestNamesShardsAndWhatIsHeldOut) {
   }
 }
 
+TEST_F(TokenDataTest, NoSourceTrainsOnWhatAnotherHoldsOut) {
+  write_tokens(folder.file("a.bin"), 0, 22);
+  write_tokens(folder.file("b.bin"), 1000, 22);
+  std::filesystem::create_hard_link(folder.file("b.bin"), folder.file("c.bin"));
+  const auto manifest = [&](const std::string& name, const char* train, const char* held_out) {
+    std::ofstream(folder.file(name))
+        << R"({"format": "skein-tokens", "version": 1, "token_bytes": 2, "vocab_size": 2000, )"
+        << R"("train": [{"file": ")" << train << R"(", "tokens": 22}], )"
+        << R"("validation": [{"file": ")" << held_out << R"(", "tokens": 22}]})";
+    return folder.file(name);
+  };
+  TokenData::Options options;
+  options.seq_len = 4;
+  options.vocab_size = 2000;
+  const std::string first = manifest("first.json", "a.bin", "b.bin");
+  const std::string second = manifest("second.json", "c.bin", "a.bin");
+  options.data = {"tokens", "", {first, second}, {3, 1}, "", 0.2};
+  const absl::Status status = TokenData::open(options).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("are held out for validation"));
+  options.data.validation_path = folder.file("a.bin");
+  EXPECT_TRUE(TokenData::open(options).ok()) << "as it was asked for";
+  options.data = {"tokens", "", {folder.file("a.bin"), folder.file("a.bin")}, {3, 1}, "", 0.4};
+  EXPECT_TRUE(TokenData::open(options).ok()) << "both hold out the same";
+}
+
 TEST_F(TokenDataTest, AMixtureTakesSamplesByWeightAndEachSourcesWindowsInTurn) {
   write_tokens(folder.file("a.bin"), 0, 101);
   write_tokens(folder.file("b.bin"), 1000, 51);
