@@ -80,7 +80,7 @@ TextSession::Answer TextSession::on_failed(WorkerId from, const std::string& rea
     return TextDecisions();
   }
   const std::string text = absl::StrCat(name_of(from), " cannot draw text: ", reason);
-  return end(is_bad_input ? absl::InvalidArgumentError(text) : absl::UnavailableError(text));
+  return end(is_bad_input ? absl::DataLossError(text) : absl::UnavailableError(text));
 }
 
 TextSession::Answer TextSession::on_peer_failure(WorkerId from, const std::string& reason,

@@ -224,7 +224,7 @@ TEST_F(TextSessionTest, EndsInOneLineWhenAWorkerIsLostOrFails) {
   gather(2);
   const auto failed = session_->on_failed(worker(1), "no such folder", true);
   EXPECT_THAT(end_of(failed), HasSubstr("w1 (cpu x1 on h1) cannot draw text: no such folder"));
-  EXPECT_TRUE(absl::IsInvalidArgument(all_of<TextEnds>(failed).front().why));
+  EXPECT_TRUE(absl::IsDataLoss(all_of<TextEnds>(failed).front().why));
 }
 
 TEST_F(TextSessionTest, GoesOnWithoutAWorkerThatFailsBeforeItIsNeeded) {
