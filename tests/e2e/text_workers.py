@@ -152,7 +152,7 @@ def strange(program, words, run):
     _, errors, codes = drawing.finish()
     lines = errors.strip().splitlines()
     program.expect("a worker whose folder has another model says so", codes == [USAGE] and
-                   drawing.process.returncode == USAGE and "is another model here" in lines[-1],
+                   drawing.process.returncode == BAD_DATA and "is another model here" in lines[-1],
                    errors.strip())
 
 
