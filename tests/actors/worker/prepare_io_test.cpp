@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "plans/plan/layout_plan.hpp"
 #include "tests/actors/small_job.hpp"
@@ -60,6 +61,21 @@ struct PrepareRig {
     run();
     return prepared.value();
   }
+  /// The next plan goes on with this model.
+  void hold(const PreparedReplica& replica) {
+    HeldState held;
+    held.layers = replica.options.layers;
+    held.model = replica.model;
+    held.options = replica.options;
+    request.from_checkpoint = false;
+    request.held = {held};
+  }
+  /// That of layer 1.
+  std::vector<float> state_of(const PreparedReplica& replica) const {
+    std::vector<float> state(static_cast<size_t>(layer_state_floats(job.model, 1)));
+    EXPECT_TRUE(read_layer_state(job.model, 1, *replica.model, state).ok());
+    return state;
+  }
 
   tests::TemporaryFolder folder;
   plans::JobSpec job = small_job(1, 1);
@@ -87,22 +103,13 @@ TEST(PrepareIo, DataThatIsOpenIsComparedWithEachPlanAsWell) {
 TEST(PrepareIo, AModelGoesOnOnlyIfItsOptimizerIsTheJobs) {
   PrepareRig rig;
   const PreparedReplica first = rig.prepare().replicas.at(0);
-  HeldState held;
-  held.layers = first.options.layers;
-  held.model = first.model;
-  held.options = first.options;
-  rig.request.from_checkpoint = false;
-  rig.request.held = {held};
+  rig.hold(first);
   EXPECT_EQ(rig.prepare().replicas.at(0).model, first.model);
   rig.request.job.optimizer.weight_decay = 0.5;
   const PreparedReplica changed = rig.prepare().replicas.at(0);
   EXPECT_NE(changed.model, first.model);
   EXPECT_EQ(changed.options.optimizer.weight_decay, 0.5);
-  std::vector<float> before(static_cast<size_t>(layer_state_floats(rig.job.model, 1)));
-  std::vector<float> after(before.size());
-  ASSERT_TRUE(read_layer_state(rig.job.model, 1, *first.model, before).ok());
-  ASSERT_TRUE(read_layer_state(rig.job.model, 1, *changed.model, after).ok());
-  EXPECT_EQ(before, after) << "the state goes on all the same";
+  EXPECT_EQ(rig.state_of(first), rig.state_of(changed)) << "the state goes on all the same";
 }
 
 /// Has memory of its own, as a GPU has, until it is full.
@@ -130,28 +137,19 @@ TEST(PrepareIo, WhatAFullDeviceHoldsIsMovedToTheHost) {
   const auto device = std::make_shared<SmallDevice>();
   rig.request.device = device;
   const PreparedReplica first = rig.prepare().replicas.at(0);
-  HeldState held;
-  held.layers = first.options.layers;
-  held.model = first.model;
-  held.options = first.options;
-  rig.request.from_checkpoint = false;
-  rig.request.held = {held};
+  rig.hold(first);
   rig.request.job.optimizer.weight_decay = 0.5;  // So that it needs another model.
   device->is_full = true;
   const std::vector<HeldState> moved = rig.prepare().moved;
   EXPECT_TRUE(absl::IsResourceExhausted(rig.prepared->status));
   ASSERT_EQ(moved.size(), 1u);
   EXPECT_EQ(moved[0].model, nullptr);
-  EXPECT_EQ(moved[0].copies.size(), static_cast<size_t>(held.layers.size()));
+  EXPECT_EQ(moved[0].copies.size(), static_cast<size_t>(first.options.layers.size()));
   rig.request.held = moved;
   EXPECT_TRUE(rig.prepare().moved.empty()) << "nothing else can be let go";
   device->is_full = false;
   const PreparedReplica again = rig.prepare().replicas.at(0);
-  std::vector<float> before(static_cast<size_t>(layer_state_floats(rig.job.model, 1)));
-  std::vector<float> after(before.size());
-  ASSERT_TRUE(read_layer_state(rig.job.model, 1, *first.model, before).ok());
-  ASSERT_TRUE(read_layer_state(rig.job.model, 1, *again.model, after).ok());
-  EXPECT_EQ(before, after);
+  EXPECT_EQ(rig.state_of(first), rig.state_of(again));
 }
 
 TEST(PrepareIo, ACheckpointThatIsNotHereIsUnseenAndADamagedOneUnreadable) {

@@ -136,6 +136,14 @@ struct WorkerRig {
     assign(generation);
     prepared(generation);
   }
+  /// Trained under the first plan, it is to prepare the second one.
+  void train_until_plan_two() {
+    host(1);
+    start(1);
+    quiesce(2);
+    while (end_one()) continue;
+    assign(2);
+  }
   bool end_one() {
     const bool ended = device->end_one();
     run();
@@ -352,11 +360,7 @@ TEST(Worker, WhoCannotReadItsInputStaysUntilWhatItHoldsHasMoved) {
 TEST(Worker, WhoHasNoMemoryForAnotherPlanGivesWhatItHolds) {
   WorkerRig rig;
   rig.join();
-  rig.host(1);
-  rig.start(1);
-  rig.quiesce(2);
-  while (rig.end_one()) continue;
-  rig.assign(2);
+  rig.train_until_plan_two();
   rig.prepared(2, absl::ResourceExhaustedError("no memory"));
   ASSERT_EQ(rig.count(Body::FAILED), 1u);
   EXPECT_TRUE(rig.link->bodies(Body::FAILED)[0].getFailed().getStays());
@@ -368,11 +372,7 @@ TEST(Worker, WhoHasNoMemoryForAnotherPlanGivesWhatItHolds) {
 TEST(Worker, PreparesAgainWithItsModelsMovedOffAFullDevice) {
   WorkerRig rig;
   rig.join();
-  rig.host(1);
-  rig.start(1);
-  rig.quiesce(2);
-  while (rig.end_one()) continue;
-  rig.assign(2);
+  rig.train_until_plan_two();
   ASSERT_EQ(rig.prepares.size(), 2u);
   ASSERT_NE(rig.prepares[1].held.at(0).model, nullptr);
   PreparedReplicas full;

@@ -74,6 +74,15 @@ class TextSessionTest : public testing::Test {
       last_ = session_->on_join(static_cast<PeerNumber>(i), join_from("h" + std::to_string(i)), 0);
     }
   }
+  /// Two processes of one machine have joined.
+  void gather_on_one_host() {
+    session_.emplace(options(2));
+    for (const uint32_t number : {1, 2}) {
+      JoinRequest join = join_from("same");
+      join.process_id = number;
+      (void)session_->on_join(number, join, 0);
+    }
+  }
   void measure(const std::vector<TextRoom>& rooms) {
     for (size_t i = 0; i < rooms.size(); ++i) last_ = session_->on_room(worker(i + 1), rooms[i]);
   }
@@ -155,20 +164,10 @@ TEST_F(TextSessionTest, LeavesOutAWorkerWithoutRoom) {
 }
 
 TEST_F(TextSessionTest, CountsTheMemoryOfAMachineOnce) {
-  session_.emplace(options(2));
-  for (const PeerNumber peer : {1, 2}) {
-    JoinRequest join = join_from("same");
-    join.process_id = static_cast<uint32_t>(peer);
-    (void)session_->on_join(peer, join, 0);
-  }
+  gather_on_one_host();
   measure({room_of(70, true), room_of(70, true)});
   EXPECT_EQ(all_of<TextCut>(last_).size(), 1U) << "half of it is enough for three layers";
-  session_.emplace(options(2));
-  for (const PeerNumber peer : {1, 2}) {
-    JoinRequest join = join_from("same");
-    join.process_id = static_cast<uint32_t>(peer);
-    (void)session_->on_join(peer, join, 0);
-  }
+  gather_on_one_host();
   measure({room_of(60, true), room_of(60, true)});
   EXPECT_THAT(end_of(last_), AllOf(HasSubstr("11 bytes of memory are missing on w2 (cpu x1 on same)"
                                              " for layers 2..6"),
