@@ -75,10 +75,7 @@ TextSession::Answer TextSession::on_failed(WorkerId from, const std::string& rea
                                            bool is_bad_input) {
   if (!members_.contains(from)) return Dropped{DropReason::kUnknown};
   if (has_ended()) return Dropped{DropReason::kStale};
-  if (!is_bad_input && !is_needed(from)) {
-    members_.erase(from);
-    return TextDecisions();
-  }
+  if (!is_bad_input && !is_needed(from)) return on_lost(from, reason);
   const std::string text = absl::StrCat(name_of(from), " cannot draw text: ", reason);
   return end(is_bad_input ? absl::DataLossError(text) : absl::UnavailableError(text));
 }
