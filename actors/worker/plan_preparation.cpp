@@ -1,6 +1,7 @@
 #include "actors/worker/plan_preparation.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -176,6 +177,8 @@ void PlanPreparation::try_prepare() {
   request.run = host_.run;
   if (!is_served_) request.held = store_.held();  // Else only what the checkpoint has counts.
   request.held.insert(request.held.end(), fetched_.begin(), fetched_.end());
+  std::copy_if(store_.held().begin(), store_.held().end(), std::back_inserter(request.on_device),
+               [](const HeldState& each) { return each.model != nullptr; });
   request.data_bytes = assignment_.data_bytes;
   request.data_digest = assignment_.data_digest;
   request.data = data_;

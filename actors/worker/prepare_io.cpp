@@ -208,8 +208,7 @@ absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
 std::vector<HeldState> move_to_host(const PrepareRequest& request) {
   std::vector<HeldState> moved;
   if (request.device->info().is_host_memory) return moved;
-  for (const HeldState& held : request.held) {
-    if (!held.model) continue;
+  for (const HeldState& held : request.on_device) {
     HeldState& copy = moved.emplace_back();
     copy.step = held.step;
     copy.generation = held.generation;

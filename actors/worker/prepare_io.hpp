@@ -34,6 +34,8 @@ struct PrepareRequest {
   std::string run_folder;        // Empty: not known.
   std::string run;               // The run's id.
   std::vector<HeldState> held;
+  /// What takes the device's memory, whether its state counts for this plan or not.
+  std::vector<HeldState> on_device;
   uint64_t data_bytes = 0;
   uint64_t data_digest = 0;
   std::shared_ptr<const gpu::TokenData> data;  // If it is open already.

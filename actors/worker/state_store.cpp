@@ -64,14 +64,17 @@ void StateStore::keep_fetched(const std::vector<HeldState>& layers, uint64_t gen
 }
 
 void StateStore::replace_models(const std::vector<HeldState>& copies) {
-  for (HeldState& each : held_) {
-    const auto copy = std::find_if(copies.begin(), copies.end(), [&](const HeldState& other) {
-      return other.step == each.step && other.generation == each.generation &&
-             other.layers == each.layers;
-    });
-    if (!each.model || copy == copies.end()) continue;
-    each = *copy;
-    each.is_until_plan = true;
+  for (const HeldState& copy : copies) {
+    const auto is_same = [&](const HeldState& each) {
+      return each.step == copy.step && each.generation == copy.generation &&
+             each.layers == copy.layers;
+    };
+    const size_t models =
+        std::erase_if(held_, [&](const HeldState& each) { return each.model && is_same(each); });
+    // Plans that are prepared anew and never start would have their copies add up.
+    if (models == 0 || std::any_of(held_.begin(), held_.end(), is_same)) continue;
+    held_.push_back(copy);
+    held_.back().is_until_plan = true;
   }
 }
 

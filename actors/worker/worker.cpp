@@ -178,6 +178,7 @@ void WorkerState::on_control(const net::Envelope& message) {
   if (const auto* ack = std::get_if<net::HeartbeatAck>(&body)) return on_heartbeat_ack(*ack);
   if (const auto* request = std::get_if<net::ProfileRequest>(&body)) {
     if (!device) return;
+    if (!request->rows.empty()) forget_lack_of_memory();  // It is counted on again, or tries.
     auto work = profiling->on_request(*request, session->self(), job, device);
     if (work) self->send(config.prepare, *std::move(work), PrepareListener(self));
     return;
@@ -249,7 +250,9 @@ void WorkerState::on_older_coordinator(uint64_t term) {
 
 void WorkerState::on_refused(const net::Refused& refused) {
   if (!refused.run.empty() && serves_other_than(refused.run)) return on_other_run(refused.run);
-  give_up(absl::InvalidArgumentError(absl::StrCat("the coordinator refused us: ", refused.reason)));
+  const std::string why = absl::StrCat("the coordinator refused us: ", refused.reason);
+  // Who was one of the run is not given to the wrong coordinator: the run may be over.
+  give_up(session->was_member() ? absl::UnavailableError(why) : absl::InvalidArgumentError(why));
 }
 
 /// Another run's coordinator has taken the place of ours, which may come back: what we hold is our

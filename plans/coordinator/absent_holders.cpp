@@ -13,8 +13,9 @@ constexpr size_t kDescribedMax = 8;
 }  // namespace
 
 void AbsentHolders::await(WorkerId worker, const std::string& why, uint64_t until_us,
-                          const std::string& address) {
-  absent_[worker] = {why, until_us, address};
+                          uint64_t longest_us, const std::string& address) {
+  const uint64_t first_us = first_until_us_.try_emplace(worker, until_us).first->second;
+  absent_[worker] = {why, std::min(until_us, first_us + longest_us), address};
 }
 
 void AbsentHolders::give_up(WorkerId worker, const std::string& why) {

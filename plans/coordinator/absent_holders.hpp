@@ -15,9 +15,10 @@ namespace skein::plans {
 /// machine without clock or I/O; times are microseconds of one steady clock.
 class AbsentHolders {
  public:
-  /// The worker lives, for all we know: it is waited for until then. `address`: where it listens,
+  /// The worker lives, for all we know: it is waited for until then, but if it comes and goes not
+  /// for longer than `longest_us` beyond the first time since `clear`. `address`: where it listens,
   /// if it lives; may be empty.
-  void await(WorkerId worker, const std::string& why, uint64_t until_us,
+  void await(WorkerId worker, const std::string& why, uint64_t until_us, uint64_t longest_us,
              const std::string& address);
   /// The worker is gone, or its lease is over. Changes nothing if one that had its number before is
   /// waited for.
@@ -28,7 +29,10 @@ class AbsentHolders {
   /// It is here, and says itself what it holds.
   void on_back(WorkerId worker) { absent_.erase(worker); }
   /// A step is committed, or steps were taken back: nobody needs what was held before.
-  void clear() { absent_.clear(); }
+  void clear() {
+    absent_.clear();
+    first_until_us_.clear();
+  }
 
   /// Who is still waited for, ascending.
   std::vector<WorkerId> awaited(uint64_t now_us) const;
@@ -44,6 +48,7 @@ class AbsentHolders {
     std::string address;
   };
   std::map<WorkerId, Absence> absent_;
+  std::map<WorkerId, uint64_t> first_until_us_;  // Also of those who were back since.
 };
 
 }  // namespace skein::plans

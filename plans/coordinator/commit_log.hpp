@@ -107,6 +107,8 @@ class CommitLog {
   bool is_held() const { return is_held_; }
   /// The run has its last step.
   bool is_complete() const;
+  /// Workers have been told to validate, and have not all said what they found.
+  bool is_validating() const { return !validations_.empty(); }
   /// Nothing that a commit ordered is left to do.
   bool is_idle() const { return validations_.empty() && checkpoints_.empty() && !owes(); }
   /// Steps done of checkpoints that have been ordered and are neither complete nor given up.

@@ -37,6 +37,11 @@ uint64_t return_us(const JobSpec& job) {
   return static_cast<uint64_t>(return_seconds(job) / kSecondsPerMicrosecond);
 }
 
+/// Who comes and goes without a step in between is not waited for again and again.
+uint64_t longest_absence_us(const JobSpec& job) {
+  return static_cast<uint64_t>(job.comm.init_timeout_seconds / 2 / kSecondsPerMicrosecond);
+}
+
 bool is_left_to_planner(const Coordination::Options& options) {
   return !options.plan && options.job.parallelism.pipeline_parallel_degree == kAutoDegree;
 }
@@ -87,7 +92,8 @@ Coordination::Coordination(Options options, uint64_t now_us)
     for (const auto& [worker, generation] : options_.earlier_workers) workers.insert(worker);
     for (const WorkerId worker : workers) {
       absent_.await(worker, "it was part of a plan before the coordinator's restart",
-                    now_us + static_cast<uint64_t>(wait_s / kSecondsPerMicrosecond), "");
+                    now_us + static_cast<uint64_t>(wait_s / kSecondsPerMicrosecond),
+                    longest_absence_us(options_.job), "");
     }
   }
   // A layout that follows the number of workers does not say how many there were.
@@ -157,6 +163,7 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
                     ? std::min(1.0, static_cast<double>(lent_us) / log_.last_commit_us())
                     : 0;
   progress_.on_commit(now_us);
+  hopeful_us_ = now_us;
   if (!journal_fault_.empty()) {
     journal_fault_.clear();
     decisions.push_back(RunEvent{"journal.written", "the journal can be written again", {}});
@@ -327,6 +334,12 @@ CoordinatorOutcome Coordination::on_checkpoint_completed(uint64_t steps_done,
       append(decisions, end(status, false));
       return decisions;
     }
+  }
+  const bool is_over = log_.is_complete() || stop_.is_made();
+  if (status.ok() && !runs_plan() && is_over && log_.is_idle() && !has_unsaved()) {
+    // Whoever was lost meanwhile is needed for nothing.
+    append(decisions, end(absl::OkStatus(), !log_.is_complete()));
+    return decisions;
   }
   append(decisions, try_choose(now_us));  // A plan may have waited for it.
   append(decisions, try_finish());
@@ -610,6 +623,11 @@ CoordinatorDecisions Coordination::take(const RoundAnswer& answer, const PlanRea
     decisions = {review_.change_mode(answer.chosen->plan.mode, why)};
   }
   if (!change_.is_quiet(members_.all())) return decisions;
+  // Somebody without a part in it may have gone who alone holds what it would take back.
+  if (auto waits = wait_for_holders(now_us)) {
+    append(decisions, *std::move(waits));
+    return decisions;
+  }
   const auto chosen = change_.take_proposal(candidates_.able(now_us, Leavers::kWith));
   append(decisions, chosen ? assign(*chosen, ready.thinking_us, now_us) : try_choose(now_us));
   return decisions;
@@ -629,11 +647,14 @@ CoordinatorDecisions Coordination::pause(const std::string& why, uint64_t now_us
   const bool is_alone =
       absent_.awaited(now_us).empty();  // Else others will say what they can read.
   if (!has_committed() && input_.is_of_participant() && is_alone) return end(input_.why(), false);
+  const bool have_all_failed = members_.count() > 0 && members_.all_have_failed();
+  if (have_all_failed && is_alone && is_bad_input(last_failure_)) return end(last_failure_, false);
   // Those who hold what is to be saved may be on their way back.
   const bool waits = members_.count() == 0 && !is_alone && has_past() && has_unsaved();
   if (stop_.is_made() && !waits) return end(absl::OkStatus(), true);
   stop_waits_until_us_ = now_us + return_us(options_.job);
   most_gathered_ = members_.count();
+  paused_why_ = why;
   phase_ = Phase::kGathering;
   goodput_.enter(GoodputLedger::Activity::kWaiting, now_us);
   // Whoever comes is welcome now: not all of the first workers are waited for.
@@ -770,6 +791,7 @@ CoordinatorDecisions Coordination::start(uint64_t now_us) {
   for (const auto& [worker, turns] : change_.prepared()) mode_->on_turn_report(worker, turns);
   order.turn = mode_->name_turn();
   phase_ = order.last ? Phase::kFinishing : Phase::kTraining;
+  change_.start();
   // Else those who are away may hold the step that it starts with, until there is another one.
   if (goes_back) absent_.clear();
   goodput_.enter(GoodputLedger::Activity::kTraining, now_us);
@@ -842,8 +864,18 @@ CoordinatorDecisions Coordination::check_change(uint64_t now_us) {
   if (!may_change_plan() || !change_at_us_ || now_us < *change_at_us_) return {};
   if (requests_.is_asked<ChangeQuestion>()) return {};  // Its answer is for those who were here.
   change_at_us_ = members_.next_eligible_us(now_us);
+  CoordinatorDecisions decisions = count_on_full_again(now_us);
   if (const auto end_us = unreachable_.next_end_us(now_us)) consider_change(*end_us);
-  return follow(review_.seek_better(unreachable_.at(now_us), generation_, steps_done(), now_us));
+  append(decisions,
+         follow(review_.seek_better(unreachable_.at(now_us), generation_, steps_done(), now_us)));
+  return decisions;
+}
+
+/// Somebody may work now who could not when others lacked memory.
+CoordinatorDecisions Coordination::count_on_full_again(uint64_t now_us) {
+  const bool are_some = members_.count_on_full_again(now_us);
+  return are_some && candidates_.is_planned() ? measurements_.request(members())
+                                              : CoordinatorDecisions{};
 }
 
 CoordinatorDecisions Coordination::follow(PlanReview::Advice advice) {
@@ -912,7 +944,10 @@ CoordinatorDecisions Coordination::try_finish_profiling(uint64_t now_us) {
       measurements_.of(candidates_.eligible(now_us, Leavers::kWithout));
   // Where all are to leave, the plan is made with them, as they stay until others come.
   if (workers.empty()) workers = measurements_.of(candidates_.eligible(now_us, Leavers::kWith));
-  if (workers.empty()) return {};
+  if (workers.empty()) {
+    // All are held back, or cannot go on: the change of plan pauses until somebody may work.
+    return options_.only_profiles ? CoordinatorDecisions{} : begin_change("", now_us);
+  }
   CoordinatorDecisions decisions = {
       ReportProfiles{workers.front().profile, measured_cluster(options_.job, workers)}};
   append(decisions,
@@ -942,6 +977,7 @@ CoordinatorOutcome Coordination::on_join(PeerNumber peer, JoinRequest request, u
                           ? set_aside(*before, why, now_us)
                           : lose(*before, absl::UnavailableError(why), now_us));
     changes_connection_ = false;
+    if (phase_ == Phase::kEnded) return decisions;
     absent_.on_back(*before);
     if (request.previous.value != 0) request.previous = *before;
   }
@@ -977,7 +1013,7 @@ CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request,
       request.config_digest != 0 && request.config_digest != options_.config_digest;
   const Member& member = members_.admit(peer, std::move(request), has_trained_, now_us);
   const WorkerId worker = member.id;
-  if (!is_back) members_.count_on_full_again();
+  hopeful_us_ = now_us;
   if (phase_ == Phase::kGathering && members_.count() > most_gathered_) {
     // Who comes and goes does not bring the run any further.
     most_gathered_ = members_.count();
@@ -989,6 +1025,7 @@ CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request,
   if (member.eligible_us > now_us) decisions.push_back(worker_held_back(member, now_us));
   if (has_other_config) decisions.push_back(worker_reconfigured(worker));
   const bool gathers_first = phase_ == Phase::kGathering && !has_trained_;
+  members_.count_on_full_again(now_us);
   if (candidates_.is_planned() && !gathers_first) {
     append(decisions, measurements_.tell_peers(members()));
     append(decisions, measurements_.request(members()));
@@ -1033,6 +1070,7 @@ CoordinatorDecisions Coordination::try_gather(uint64_t now_us) {
     if (candidates_.is_planned() || options_.only_profiles) return start_profiling(now_us);
     return begin_change("", now_us);
   }
+  CoordinatorDecisions decisions = count_on_full_again(now_us);
   int64_t count = 0;
   bool all_known = true;
   for (const auto& [id, member] : members()) {
@@ -1041,10 +1079,11 @@ CoordinatorDecisions Coordination::try_gather(uint64_t now_us) {
     all_known = all_known && (measurements_.has(id) || !candidates_.is_planned());
   }
   const bool settled = change_at_us_ && now_us >= *change_at_us_;
-  if (count < options_.job.elastic.min_workers || !settled) return {};
+  if (count < options_.job.elastic.min_workers || !settled) return decisions;
   change_at_us_.reset();
-  return all_known ? begin_change("the minimum number of workers is available", now_us)
-                   : start_profiling(now_us);
+  append(decisions, all_known ? begin_change("the minimum number of workers is available", now_us)
+                              : start_profiling(now_us));
+  return decisions;
 }
 
 CoordinatorOutcome Coordination::on_heartbeat(WorkerId worker, WorkerActivity activity,
@@ -1080,7 +1119,7 @@ CoordinatorDecisions Coordination::await_return(const Member& member, const std:
       std::min(return_seconds(options_.job), options_.job.comm.init_timeout_seconds / 2);
   const std::string& address = member.request.data_address;
   absent_.await(member.id, why, now_us + static_cast<uint64_t>(wait_s / kSecondsPerMicrosecond),
-                address);
+                longest_absence_us(options_.job), address);
   return {CheckListener{address}};
 }
 
@@ -1131,7 +1170,7 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
   const absl::Status blame = blame_of(who, step, why);
   const bool is_input_bad =
       (takes_part || measures) && accuse_input(lost, takes_part, blame, now_us);
-  if (is_input_bad || options_.only_profiles) {
+  if (is_input_bad || (options_.only_profiles && phase_ != Phase::kGathering)) {
     append(decisions, end(blame, false));
     return decisions;
   }
@@ -1279,12 +1318,7 @@ CoordinatorDecisions Coordination::let_leave(WorkerId worker, uint64_t now_us) {
   } else if (phase_ == Phase::kGathering) {
     append(decisions, dismiss_leavers());
   } else if (may_change_plan() && !change_.hosts(worker)) {
-    // No plan is better without it. If it keeps snapshots, the next plan has somebody else do so.
-    if (change_.takes_part(worker)) {
-      hold_for_change(absl::StrCat("w", worker.value, " keeps snapshots and is to leave"));
-    } else {
-      append(decisions, dismiss_leavers());
-    }
+    append(decisions, dismiss_leavers());  // No plan is better without it.
   } else {
     consider_change(now_us);
     append(decisions, check_change(now_us));
@@ -1322,7 +1356,7 @@ CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
   if (waits_for_holders_) append(decisions, try_choose(now_us));
   const auto is_silent = [&](WorkerId worker) { return members_.is_silent(worker, now_us); };
   if (const auto reason = failures_.overdue(now_us, is_silent); reason && runs_plan()) {
-    append(decisions, begin_change(*reason, now_us));
+    append(decisions, change_for_failure(*reason, now_us));
   }
   if (phase_ == Phase::kTraining && mode_->wake_us() && now_us >= *mode_->wake_us()) {
     ModeDecisions made = mode_->on_timer(now_us);
@@ -1336,6 +1370,20 @@ CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
   append(decisions, check_stop(now_us));
   append(decisions, check_progress(now_us));
   return decisions;
+}
+
+/// Another plan, unless one after the other has failed for as long as one may take to be prepared
+/// and to get a step further. With links that are known not to work, plans without them are tried.
+CoordinatorDecisions Coordination::change_for_failure(const std::string& reason, uint64_t now_us) {
+  const double longest_s =
+      options_.job.comm.init_timeout_seconds + options_.job.comm.train_timeout_seconds;
+  const double tried_s =
+      static_cast<double>(now_us - std::min(now_us, hopeful_us_)) * kSecondsPerMicrosecond;
+  if (tried_s <= longest_s || !unreachable_.at(now_us).empty()) return begin_change(reason, now_us);
+  return end(absl::DeadlineExceededError(
+                 absl::StrCat(reason, "; one plan after the other has failed for ", tried_s,
+                              " s (comm.init_timeout_seconds and comm.train_timeout_seconds)")),
+             false);
 }
 
 CoordinatorDecisions Coordination::on_own_pause(uint64_t paused_us, uint64_t now_us) {
@@ -1371,7 +1419,10 @@ std::optional<Coordination::Awaited> Coordination::awaited() const {
                      [this](WorkerId id) { return measurements_.is_asked(id); }};
     case Phase::kQuiescing:
       // One whose link has swallowed the order is told it again when it is back on another one.
-      return Awaited{"quiesced", return_seconds(options_.job),
+      // What its device is at may take as long as a step.
+      return Awaited{"quiesced",
+                     std::max(return_seconds(options_.job),
+                              std::min(init_s / 2, log_.last_commit_us() * kSecondsPerMicrosecond)),
                      [this](WorkerId id) { return !change_.has_quiesced(id); }};
     case Phase::kPreparing:
       // The run has as much time for its first step; one that is to stop has not.
@@ -1392,20 +1443,33 @@ CoordinatorDecisions Coordination::lose_slow_to_answer(uint64_t judged_us, uint6
       late.push_back(id);
     }
   }
+  // It lives, and may hold what nobody else has.
+  const bool was_quiescing = phase_ == Phase::kQuiescing;
   CoordinatorDecisions decisions;
   for (WorkerId id : late) {
     append(decisions, lose(id,
                            absl::DeadlineExceededError(absl::StrCat("it has not ", what->what,
                                                                     " for ", what->limit_s, " s")),
-                           now_us));
+                           now_us, /*may_return=*/was_quiescing));
   }
   return decisions;
+}
+
+/// A worker's device works, and not for long on one piece.
+bool Coordination::validates(uint64_t now_us) const {
+  const double lease_us = options_.job.elastic.heartbeat_timeout_seconds * kMicrosecondsPerSecond;
+  return std::any_of(members().begin(), members().end(), [&](const auto& each) {
+    const WorkerActivity& activity = each.second.activity;
+    return change_.hosts(each.first) && !members_.is_silent(each.first, now_us) && activity.works &&
+           activity.action_us * 2 < lease_us;
+  });
 }
 
 /// A step that takes far longer than the one before has a culprit, or is tried again; a run that
 /// gets no further ends.
 CoordinatorDecisions Coordination::check_progress(uint64_t now_us) {
   if (phase_ == Phase::kEnded) return {};
+  if (log_.is_validating() && validates(now_us)) progress_.on_progress(now_us);
   ProgressWatch::Situation situation;
   situation.is_training = phase_ == Phase::kTraining;
   situation.is_finishing = phase_ == Phase::kFinishing;
@@ -1447,10 +1511,14 @@ CoordinatorDecisions Coordination::give_up(const ProgressWatch::Verdict& verdict
     if (!input_.why().ok() && blames_input) return end(input_.why(), false);
     const bool have_all_failed = members_.count() > 0 && members_.all_have_failed();
     if (have_all_failed) return end(last_failure_, false);
-    const int64_t wanted = has_trained_ ? options_.job.elastic.min_workers : options_.worker_count;
+    const int64_t wanted = has_past() ? options_.job.elastic.min_workers : options_.worker_count;
+    const auto here = static_cast<int64_t>(members_.count());
+    const std::string limit = absl::StrCat(verdict.limit_s, " s (", verdict.limit, ")");
     const std::string why =
-        absl::StrCat(members_.count(), " of ", wanted, " workers joined within ", verdict.limit_s,
-                     " s (", verdict.limit, "); start more workers or ask for fewer");
+        here < wanted || paused_why_.empty()
+            ? absl::StrCat(here, " of ", wanted, " workers joined within ", limit,
+                           "; start more workers or ask for fewer")
+            : absl::StrCat("no plan could be made within ", limit, ": ", paused_why_);
     // What those who are here hold is saved before: the run can be resumed from there.
     if (!stop_.is_made() && waits_with_unsaved()) return on_stop_request(why, now_us).decisions();
     return end(absl::DeadlineExceededError(why), false);
@@ -1530,7 +1598,7 @@ CoordinatorOutcome Coordination::on_stop_request(const std::string& reason, uint
   // restart, so may some who are waited for.
   const bool is_changing = phase_ == Phase::kQuiescing || phase_ == Phase::kPreparing;
   const bool goes_back = phase_ == Phase::kPreparing && change_.restore().from_checkpoint;
-  const bool changes = is_changing && (has_trained_ || (has_past() && has_unsaved() && !goes_back));
+  const bool changes = is_changing && !goes_back && has_unsaved() && (has_trained_ || has_past());
   const bool runs = phase_ == Phase::kTraining || phase_ == Phase::kFinishing;
   candidates_.take_unmeasured();
   stop_waits_until_us_ = now_us + return_us(options_.job);
@@ -1614,8 +1682,10 @@ CoordinatorOutcome Coordination::on_journal_waits(const absl::Status& why, uint6
 
 CoordinatorDecisions Coordination::end(absl::Status status, bool stopped_early) {
   if (phase_ == Phase::kEnded) return {};
-  // While a plan is in force, all that have a part in it are there.
-  const bool is_whole = mode_ != nullptr && mode_->is_whole();
+  // While a plan is in force, all that have a part in it are there; else they have said what they
+  // hold.
+  const bool is_whole =
+      mode_ ? mode_->is_whole() : change_.newest_step(durable()) >= log_.steps_done();
   phase_ = Phase::kEnded;
   mode_.reset();
   change_after_journal_.reset();

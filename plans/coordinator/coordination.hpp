@@ -259,6 +259,7 @@ class Coordination {
   CoordinatorDecisions start(uint64_t now_us);
   void consider_change(uint64_t at_us);
   CoordinatorDecisions check_change(uint64_t now_us);
+  CoordinatorDecisions count_on_full_again(uint64_t now_us);
   void hold_for_change(const std::string& reason);
 
   CoordinatorDecisions take(const RoundAnswer& answer, const PlanReady& ready, uint64_t now_us);
@@ -286,6 +287,8 @@ class Coordination {
   CoordinatorDecisions clear_failed(uint64_t steps_done, uint64_t now_us);
   DeletePartials delete_failed(uint64_t steps_done) const;
   CoordinatorDecisions check_progress(uint64_t now_us);
+  bool validates(uint64_t now_us) const;
+  CoordinatorDecisions change_for_failure(const std::string& reason, uint64_t now_us);
   CoordinatorDecisions try_step_again(double waited_s, uint64_t now_us);
   CoordinatorDecisions give_up(const ProgressWatch::Verdict& verdict, uint64_t now_us);
   std::string who_is_missing() const;
@@ -345,6 +348,8 @@ class Coordination {
   uint64_t stop_waits_until_us_ = 0;      // A run that is to stop, for those who may come back.
   bool changes_connection_ = false;       // A worker is lost and welcomed in one event.
   size_t most_gathered_ = 0;              // Members at once, since gathering began.
+  std::string paused_why_;                // As the last pause was told.
+  uint64_t hopeful_us_ = 0;               // The last step was committed, or the last worker came.
   std::string journal_fault_;             // Why it cannot be written; empty: it can.
   uint64_t journal_told_us_ = 0;          // With it: when that was last said.
 };

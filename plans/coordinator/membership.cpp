@@ -109,7 +109,7 @@ Outcome<CoordinatorDecisions> Membership::on_heartbeat(WorkerId worker, WorkerAc
 }
 
 bool Membership::mark_leaving(WorkerId worker) {
-  members_.at(worker).lacks_memory = false;
+  members_.at(worker).lacked_of = 0;
   return !std::exchange(members_.at(worker).leaves, true);
 }
 
@@ -117,15 +117,34 @@ bool Membership::mark_failed(WorkerId worker, bool lacks_memory, bool had_part, 
   Member& member = members_.at(worker);
   if (member.has_failed) return false;
   record_loss(worker, had_part, now_us);
-  member.lacks_memory = lacks_memory && !member.leaves;
+  if (lacks_memory && !member.leaves) {
+    member.lacked_of = std::max<size_t>(1, count_able(now_us));  // Itself may be held back.
+  }
   member.leaves = member.has_failed = true;
   return true;
 }
 
-void Membership::count_on_full_again() {
+size_t Membership::count_able(uint64_t now_us) const {
+  return static_cast<size_t>(std::count_if(members_.begin(), members_.end(), [&](const auto& each) {
+    return may_work(each.second, now_us, Leavers::kWithout);
+  }));
+}
+
+bool Membership::count_on_full_again(uint64_t now_us) {
+  std::vector<Member*> full;
   for (auto& [id, member] : members_) {
-    if (std::exchange(member.lacks_memory, false)) member.leaves = member.has_failed = false;
+    if (member.lacked_of != 0 && member.eligible_us <= now_us) full.push_back(&member);
   }
+  std::stable_sort(full.begin(), full.end(), [](const Member* one, const Member* other) {
+    return one->lacked_of < other->lacked_of;
+  });
+  const size_t able = count_able(now_us);
+  while (!full.empty() && able + full.size() <= full.back()->lacked_of) full.pop_back();
+  for (Member* member : full) {
+    member->lacked_of = 0;
+    member->leaves = member->has_failed = false;
+  }
+  return !full.empty();
 }
 
 bool Membership::has_peer(PeerNumber peer) const {

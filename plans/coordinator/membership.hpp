@@ -27,10 +27,12 @@ struct Member {
   uint64_t joined_us = 0;
   uint64_t last_heard_us = 0;
   WorkerActivity activity;
-  uint64_t eligible_us = 0;     // May be given work from then on.
-  bool leaves = false;          // Its state is to move away.
-  bool has_failed = false;      // It computes nothing any more; `leaves` is set.
-  bool lacks_memory = false;    // That is why, and it was not to leave: another plan may fit.
+  uint64_t eligible_us = 0;  // May be given work from then on.
+  bool leaves = false;       // Its state is to move away.
+  bool has_failed = false;   // It computes nothing any more; `leaves` is set.
+  /// That is why, and it was not to leave: it had no memory for its part of a plan, or to measure,
+  /// when so many could work. 0: it does not lack memory.
+  size_t lacked_of = 0;
   bool is_newcomer = false;     // It came, new, to a run that had begun to train.
   std::string held_back_why;    // "host a is flapping"; empty: it is not held back.
   bool may_hold_state = false;  // It had a part in a plan, or says so of an earlier connection.
@@ -67,8 +69,9 @@ class Membership {
   /// It leaves, and may not work until it has; when it is here again, it is one that was lost.
   /// False if it was known. `lacks_memory`: for the plan that it was given.
   bool mark_failed(WorkerId worker, bool lacks_memory, bool had_part, uint64_t now_us);
-  /// Those who lacked memory may work again: with one more worker a plan gives them less to hold.
-  void count_on_full_again();
+  /// As many of those who lacked memory as then find more workers at work than when they did may
+  /// work again: a plan gives each less to hold. False: there are none.
+  bool count_on_full_again(uint64_t now_us);
   /// A plan gives it something to hold, now or later.
   void mark_holder(WorkerId worker) { members_.at(worker).may_hold_state = true; }
   /// A plan was started in which it has a part.
@@ -111,6 +114,8 @@ class Membership {
  private:
   WorkerId number(const JoinRequest& request);
   void record_loss(WorkerId worker, bool had_part, uint64_t now_us);
+  /// Who may work, without those who are to leave.
+  size_t count_able(uint64_t now_us) const;
 
   // Invariants: members have their own ids, of which this life's are up to the last one that was
   // given, and unlike connections.

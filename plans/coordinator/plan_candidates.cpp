@@ -6,9 +6,11 @@
 namespace skein::plans {
 
 std::vector<WorkerId> PlanCandidates::able(uint64_t now_us, Leavers leavers) const {
+  // Who saves what is there is not held back for having come and gone.
+  const uint64_t at_us = takes_unmeasured_ ? UINT64_MAX : now_us;
   std::vector<WorkerId> workers;
   for (const auto& [id, member] : members_.all()) {
-    if (!members_.may_work(member, now_us, leavers)) continue;
+    if (!members_.may_work(member, at_us, leavers)) continue;
     if (is_planned_ && !takes_unmeasured_ && !measurements_.has(id)) continue;
     workers.push_back(id);
   }
@@ -36,6 +38,7 @@ ReplanRequest PlanCandidates::request(std::vector<WorkerId> workers, uint64_t ge
                                        : measurements_.of(request.workers);
   request.current = change_.plan();
   request.is_urgent = is_urgent;
+  request.only_saves = takes_unmeasured_;
   request.generation = generation;
   return request;
 }

@@ -34,7 +34,8 @@ class PlanCandidates {
   const Membership& members() const { return members_; }
   const Measurements& measurements() const { return measurements_; }
 
-  /// From now on plans only serve to save what is there: nobody is to measure for them first.
+  /// From now on plans only serve to save what is there: nobody is to measure for them first, or is
+  /// held back.
   void take_unmeasured() { takes_unmeasured_ = true; }
   /// Workers that may be given work, ascending, also more than a plan may have; if the planner
   /// chooses, those that have measured.

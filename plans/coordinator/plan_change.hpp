@@ -59,7 +59,13 @@ class PlanChange {
   /// The plan is the next one. Its workers are members, and all have quiesced.
   void assign(Plan plan, const std::map<WorkerId, Member>& members, const Durable& durable);
   /// Nothing is assigned: there are too few workers.
-  void pause() { hosted_.clear(); }
+  void pause() {
+    hosted_.clear();
+    givers_.clear();
+    peers_that_keep_.clear();
+  }
+  /// The plan is in force: what moves has moved.
+  void start() { givers_.clear(); }
   /// False: the worker has said so before, or has no part in the plan.
   bool take_prepared(WorkerId worker, const TurnReport& turns);
   bool is_prepared(WorkerId worker) const { return prepared_.contains(worker); }

@@ -1,6 +1,7 @@
 #include "plans/coordinator/plan_review.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -60,7 +61,7 @@ CoordinatorDecisions PlanReview::look(const Commit& commit, const TimingWatch::O
     // Replicas wait for nobody: none is to be relieved, but another plan may make more progress.
     plan_for_speeds(seen.due);
   } else if (!seen.due.empty()) {
-    append(decisions, ask_mitigation(commit, seen.due));
+    append(decisions, ask_mitigation(commit, seen.due, now_us));
   }
   if (commit.lent_share > kLentMax) return decisions;
   append(decisions, look_at_mode(commit, now_us));
@@ -118,12 +119,26 @@ void PlanReview::plan_for_speeds(const std::vector<SpeedChange>& due) {
   });
 }
 
+std::optional<std::vector<WorkerId>> PlanReview::workers_to_keep(uint64_t now_us) const {
+  std::vector<WorkerId> workers = change_.workers();
+  const std::vector<WorkerId> able = candidates_.able(now_us, Leavers::kWithout);
+  if (!std::includes(able.begin(), able.end(), workers.begin(), workers.end())) return std::nullopt;
+  std::copy_if(able.begin(), able.end(), std::back_inserter(workers),
+               [this](WorkerId worker) { return !change_.hosts(worker); });
+  workers = candidates_.first_allowed(std::move(workers));
+  std::sort(workers.begin(), workers.end());
+  return workers;
+}
+
 CoordinatorDecisions PlanReview::ask_mitigation(const Commit& commit,
-                                                const std::vector<SpeedChange>& due) {
+                                                const std::vector<SpeedChange>& due,
+                                                uint64_t now_us) {
+  const auto workers = workers_to_keep(now_us);
+  if (!workers) return {};
   MitigationQuestion question;
   question.job = job();
   question.current = *change_.plan();
-  question.measured = candidates_.measurements().all();
+  question.measured = candidates_.measurements().of(*workers);
   for (const SpeedChange& change : due) {
     if (change.slowdown > 1 && is_member(change.worker)) {
       question.stragglers.push_back(change.worker);

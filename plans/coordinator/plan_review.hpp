@@ -72,6 +72,9 @@ class PlanReview {
                      uint64_t now_us);
   /// A worker that holds replicas is to leave.
   bool must_change() const;
+  /// With whom stragglers may be relieved: those of the plan in force, then others as far as a plan
+  /// may have more, ascending; none: some of the plan are to leave, and another is on its way.
+  std::optional<std::vector<WorkerId>> workers_to_keep(uint64_t now_us) const;
 
   /// An answer of the planner, while the plan may be changed; `is_held`: it will be, for another
   /// reason.
@@ -84,7 +87,8 @@ class PlanReview {
   PlanMaker planner_of(const std::string& mode) const { return find_mode(modes_, mode).make_plan; }
   CoordinatorDecisions ask_expectation();
   void plan_for_speeds(const std::vector<SpeedChange>& due);
-  CoordinatorDecisions ask_mitigation(const Commit& commit, const std::vector<SpeedChange>& due);
+  CoordinatorDecisions ask_mitigation(const Commit& commit, const std::vector<SpeedChange>& due,
+                                      uint64_t now_us);
   CoordinatorDecisions look_at_mode(const Commit& commit, uint64_t now_us);
   Advice take(const ChangeAnswer& answer, uint64_t steps_done);
   Advice take(const MitigationAnswer& answer, uint64_t steps_done);

@@ -21,7 +21,8 @@ namespace skein::plans {
 class TimingWatch {
  public:
   /// `mitigates`: the plan may be changed for a straggler.
-  TimingWatch(const JobSpec& job, bool mitigates) : job_(job), mitigates_(mitigates) {}
+  TimingWatch(const JobSpec& job, bool mitigates)
+      : job_(job), mitigates_(mitigates), speeds_(/*is_measured=*/mitigates) {}
 
   /// It wants to be told what the plan expects of its workers.
   bool follows_speeds() const {

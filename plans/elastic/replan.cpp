@@ -117,6 +117,7 @@ absl::StatusOr<PlannedPipeline> without_lost(const ReplanRequest& request) {
   PlannedPipeline chosen;
   SKEIN_ASSIGN_OR_RETURN(chosen.plan, reroute(*request.current, request.workers, request.job.model,
                                               request.generation));
+  SKEIN_RETURN_IF_ERROR(check_fits(request, chosen.plan));
   const std::set<WorkerId> before = plan_workers(*request.current);
   std::vector<WorkerId> lost;
   std::set_difference(before.begin(), before.end(), request.workers.begin(), request.workers.end(),
@@ -237,8 +238,7 @@ absl::StatusOr<PlannedPipeline> even_by_speed(const ReplanRequest& request,
   PlannedPipeline chosen;
   chosen.reason = absl::StrCat(why, ": for now an even layout by speed of ", ranks, " stages");
   SKEIN_ASSIGN_OR_RETURN(chosen.plan, make_layout_plan(job, order, request.generation));
-  SKEIN_ASSIGN_OR_RETURN(const Plan positioned, with_positions(chosen.plan, order));
-  SKEIN_RETURN_IF_ERROR(check_memory(positioned, asked.profile, asked.cluster));
+  SKEIN_RETURN_IF_ERROR(check_fits(request, chosen.plan));
   SKEIN_RETURN_IF_ERROR(check_plan(request.job, chosen.plan));
   return chosen;
 }
@@ -285,6 +285,15 @@ absl::StatusOr<std::vector<MeasuredWorker>> measured_of_all(const ReplanRequest&
                      " workers and has none of ", names(missing), "; let them measure first"));
   }
   return measured;
+}
+
+absl::Status check_fits(const ReplanRequest& request, const Plan& plan) {
+  if (request.only_saves) return absl::OkStatus();
+  const absl::StatusOr<std::vector<MeasuredWorker>> measured = measured_of_all(request);
+  if (!measured.ok()) return absl::OkStatus();
+  const PlanRequest asked = measured_request(request.job, *measured);
+  SKEIN_ASSIGN_OR_RETURN(const Plan positioned, with_positions(plan, request.workers));
+  return check_memory(positioned, asked.profile, asked.cluster);
 }
 
 bool is_chosen_by_planner(const ReplanRequest& request) {

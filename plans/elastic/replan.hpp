@@ -28,6 +28,8 @@ struct ReplanRequest {
   /// The host of each one's data address. Layouts place those of one host beside one another, so
   /// that a ring over a stage's replicas leaves each host once; who is not listed is as if alone.
   std::map<WorkerId, std::string> hosts;
+  /// The plan only serves to save what is there: it takes what memory it needs.
+  bool only_saves = false;
 };
 
 /// The plan for these workers, in this order:
@@ -35,7 +37,8 @@ struct ReplanRequest {
 ///     choose), when the workers suffice for it. Workers that hold a stage's state keep the stage
 ///     where devices are alike (layouts), so that least state moves.
 ///   2 urgent: the current plan without the replicas of lost workers, their rows split over the
-///     stage's other replicas, when each stage keeps one. This comes before 1 for a job whose plan
+///     stage's other replicas, when each stage keeps one and, as far as they have measured, these
+///     have the memory. This comes before 1 for a job whose plan
 ///     the planner chooses.
 ///   3 an even layout of as many stages as there are workers, at most one per layer, for a job
 ///     whose own layout or plan file needs more workers than there are. It keeps the job's (or
@@ -56,15 +59,20 @@ absl::StatusOr<PlannedPipeline> replan_pipeline_replicas(const ReplanRequest& re
 /// FailedPrecondition   if some have not.
 absl::StatusOr<std::vector<MeasuredWorker>> measured_of_all(const ReplanRequest& request);
 
+/// Whether each worker of the plan has memory for its part; OK where not all workers of the request
+/// have measured.
+/// ResourceExhausted    if one has not; the message says who.
+absl::Status check_fits(const ReplanRequest& request, const Plan& plan);
+
 /// True if the job leaves its plan to the planner, which may think for seconds.
 bool is_chosen_by_planner(const ReplanRequest& request);
 
 /// A plan by a quick rule, for a job whose plan the planner chooses and that has just lost workers:
 /// the current one without them, their rows split over their stages' other replicas (`reroute`);
-/// else, if a stage has no replica left, an even layout by speed: as many stages as there are
-/// workers, at most one per layer, cut so that the slowest is as fast as possible, in the order in
-/// which the workers hold stages now.
-/// ResourceExhausted    if that does not fit the memory; else as `replan`.
+/// else, if a stage has no replica left or no memory for the rows, an even layout by speed: as many
+/// stages as there are workers, at most one per layer, cut so that the slowest is as fast as
+/// possible, in the order in which the workers hold stages now. ResourceExhausted    if that does
+/// not fit the memory; else as `replan`.
 absl::StatusOr<PlannedPipeline> quick_replan(const ReplanRequest& request);
 
 /// The same for pipeline replicas: those of the current plan that have lost nobody, as they are.

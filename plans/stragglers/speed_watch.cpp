@@ -53,6 +53,13 @@ std::map<WorkerId, double> work_by_flops(const JobSpec& job, const Plan& plan) {
 
 }  // namespace
 
+SpeedWatch::SpeedWatch(bool is_measured)
+    : detector_([&] {
+        StragglerDetector::Options options;
+        options.knows_unit = is_measured;
+        return options;
+      }()) {}
+
 void SpeedWatch::begin_generation(const Plan& plan) {
   plan_ = plan;
   expected_us_.clear();

@@ -30,6 +30,9 @@ struct RecentSteps {
 /// that worker ids have gaps, and the planner's devices do not.
 class SpeedWatch {
  public:
+  /// `is_measured`: expectations are times that workers have measured, not work by FLOPs.
+  explicit SpeedWatch(bool is_measured);
+
   /// `plan` is in force. Until it is known what it expects of its workers, steps say nothing.
   void begin_generation(const Plan& plan);
   /// What each worker of the plan is to be busy in a step, as `expected_busy_us`: in an iteration

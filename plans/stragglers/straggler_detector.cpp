@@ -53,15 +53,16 @@ double noise_of(std::vector<double> values, const NoiseQuantile& quantile) {
 }
 
 /// What workers share at `levels`. Where the two in the middle are further apart than `gap`,
-/// they are not one group, and the one closer to `anchor` decides; the lower one on a tie.
-double common_level(std::vector<double> levels, double anchor, double gap) {
+/// they are not one group, and the one closer to `anchor` decides; the lower one on a tie, or if
+/// there is none.
+double common_level(std::vector<double> levels, std::optional<double> anchor, double gap) {
   std::sort(levels.begin(), levels.end());
   const size_t half = levels.size() / 2;
   if (levels.size() % 2 == 1) return levels[half];
   const double low = levels[half - 1];
   const double high = levels[half];
   if (high - low <= gap) return (low + high) / 2;
-  return std::abs(high - anchor) < std::abs(low - anchor) ? high : low;
+  return anchor && std::abs(high - *anchor) < std::abs(low - *anchor) ? high : low;
 }
 
 void push_bounded(std::deque<double>& values, double value) {
@@ -78,6 +79,7 @@ bool is_usable(const WorkSample& sample) {
 
 StragglerDetector::StragglerDetector(const Options& options)
     : options_(options), threshold_(std::log(options.threshold)) {
+  if (options.knows_unit) anchor_ = 0;
   SKEIN_CHECK(options.threshold > 1) << options.threshold;
   SKEIN_CHECK(options.errors >= 0) << options.errors;
   SKEIN_CHECK(options.steps_to_confirm >= 1 && options.steps_to_confirm <= kLongSteps / 2)
@@ -91,7 +93,9 @@ std::vector<SpeedChange> StragglerDetector::on_step(uint64_t step,
   const size_t confirm = options_.steps_to_confirm;
   const View recent = view(confirm);
   const View lasting = view(kLongSteps);
-  if (!recent.levels.empty()) anchor_ += kAnchorShare * (recent.common - anchor_);
+  if (!recent.levels.empty()) {
+    anchor_ = anchor_ ? *anchor_ + kAnchorShare * (recent.common - *anchor_) : recent.common;
+  }
   const double pooled = pooled_spread();
   std::vector<SpeedChange> changes;
   for (const auto& [worker, sample] : samples) {
@@ -103,6 +107,8 @@ std::vector<SpeedChange> StragglerDetector::on_step(uint64_t step,
     const bool is_recent = is_short_change(worker, track, recent, noise);
     if ((!is_lasting && !is_recent) || is_cooling(worker)) continue;
     const View estimate = is_recent ? recent : view(kLongSteps / 2);
+    // What the long window still shows may be over.
+    if (std::abs(estimate.levels.at(worker) - estimate.common) <= threshold_) continue;
     changes.push_back(report(worker, track, estimate, is_recent ? confirm : kLongSteps / 2, step));
   }
   return changes;

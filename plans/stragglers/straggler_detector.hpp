@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,8 @@ struct SpeedChange {
 /// raise alarms (ResiHP: raw times do). What all workers share is no one's slowness and is
 /// divided away: the median over the workers of each one's own level in the window. Where the two
 /// in the middle differ (one of two workers has changed, but which?), the one that is closer to
-/// what was common so far is taken for the unchanged one.
+/// what was common so far is taken for the unchanged one; as long as that is not known, the faster
+/// one.
 ///
 /// A worker's level is the interquartile mean of a window of its steps. It has changed when it
 /// departs from the level known of it by more than `threshold`, and by more than `errors` standard
@@ -59,6 +61,7 @@ class StragglerDetector {
     uint64_t steps_to_confirm = 6;      // At least 1, at most `kLongSteps` / 2.
     uint64_t cooldown_steps = 20;       // After the first report of a worker.
     uint64_t cooldown_steps_max = 640;  // Quiet for twice as long: as if never reported.
+    bool knows_unit = true;             // Expectations are times; else only their ratios count.
   };
 
   /// Steps of the long window: a level is then known to a fifth of the noise of a step. A window
@@ -113,7 +116,8 @@ class StragglerDetector {
   Options options_;
   double threshold_ = 0;  // Log.
   uint64_t steps_seen_ = 0;
-  double anchor_ = 0;  // What has been common to the workers, slowly followed.
+  /// What has been common to the workers, slowly followed; none: not known yet.
+  std::optional<double> anchor_;
   std::map<WorkerId, Track> tracks_;
   std::map<WorkerId, History> histories_;
 };

@@ -140,12 +140,14 @@ TEST(PrepareIo, WhatAFullDeviceHoldsIsMovedToTheHost) {
   rig.hold(first);
   rig.request.job.optimizer.weight_decay = 0.5;  // So that it needs another model.
   device->is_full = true;
+  rig.request.on_device = std::exchange(rig.request.held, {});  // A checkpoint is served instead.
   const std::vector<HeldState> moved = rig.prepare().moved;
   EXPECT_TRUE(absl::IsResourceExhausted(rig.prepared->status));
   ASSERT_EQ(moved.size(), 1u);
   EXPECT_EQ(moved[0].model, nullptr);
   EXPECT_EQ(moved[0].copies.size(), static_cast<size_t>(first.options.layers.size()));
   rig.request.held = moved;
+  rig.request.on_device.clear();
   EXPECT_TRUE(rig.prepare().moved.empty()) << "nothing else can be let go";
   device->is_full = false;
   const PreparedReplica again = rig.prepare().replicas.at(0);

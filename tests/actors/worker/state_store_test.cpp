@@ -51,6 +51,30 @@ TEST(StateStore, KeepsOneModelOfAStateHoweverManyPlansAreNotStarted) {
   EXPECT_EQ(store.inventory().size(), 2u);
 }
 
+TEST(StateStore, CopiesOfModelsThatWereLetGoDoNotAddUp) {
+  const std::shared_ptr<gpu::Device> device = gpu::make_host_device(1);
+  StateStore store;
+  ReplicasRetired retired;
+  retired.steps_done = 6;
+  for (int plan = 0; plan < 10; ++plan) {  // None starts.
+    PreparedReplica replica;
+    replica.options.model = small_job(1, 1).model;
+    replica.options.layers = {0, 1};
+    replica.options.rows = 1;
+    replica.options.seq_len = 4;
+    replica.model = gpu::StageModel::create(replica.options, *device).value();
+    retired.replicas = {replica};
+    store.keep_models(retired, 1);
+    HeldState copy = snapshot_of(6, {0, 1});
+    copy.generation = 1;
+    store.replace_models({copy});
+    ASSERT_EQ(store.held().size(), 1u);
+    EXPECT_EQ(store.held()[0].model, nullptr);
+  }
+  store.begin_plan(6);
+  EXPECT_TRUE(store.held().empty());
+}
+
 TEST(StateStore, KeepsWhatCameForAPlanThatNeverStartedUntilOneStarts) {
   StateStore store;
   store.keep(snapshot_of(4, {0, 2}), 1);

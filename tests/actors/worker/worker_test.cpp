@@ -247,6 +247,21 @@ TEST(Worker, LooksOnForItsOwnRunWhereAnotherOneAnswers) {
   }
 }
 
+TEST(Worker, WhoWasOneOfTheRunIsNotToldThatItWasCalledWrongly) {
+  for (const bool was_member : {false, true}) {
+    WorkerRig rig;
+    rig.job.checkpoint.enable = false;
+    if (was_member) {
+      rig.join();
+      rig.tell(LinkClosed{1, absl::UnavailableError("gone")});
+    }
+    rig.open();
+    rig.control(0, net::Refused{"the run takes no more workers", ""});
+    ASSERT_EQ(rig.ends.size(), 1u);
+    EXPECT_EQ(absl::IsUnavailable(rig.ends[0]), was_member) << rig.ends[0];
+  }
+}
+
 TEST(Worker, LooksForItsRunNoLongerThanForACoordinatorThatDoesNotAnswer) {
   WorkerRig rig;
   rig.job.elastic.coordinator_timeout_seconds = 20;

@@ -83,6 +83,16 @@ TEST(CoordinationCheckpoint, OnASlowDiskTheNextOneWaits) {
   EXPECT_THAT(ordered, ElementsAre(2, 4, 10, 14)) << "none of them is complete";
 }
 
+TEST(CoordinationCheckpoint, AStopTakesNoStepBack) {
+  Cluster cluster(saving_job());
+  ASSERT_NE(find<AssignPlan>(restore_from_four(cluster)), nullptr);
+  const CoordinatorDecisions stopped =
+      cluster.decided(cluster.coordination.on_stop_request("Ctrl-C", ++cluster.now));
+  ASSERT_NE(find<EndRun>(stopped), nullptr) << "who is away may come back to the next life";
+  EXPECT_TRUE(find<EndRun>(stopped)->stopped_early);
+  EXPECT_EQ(cluster.coordination.steps_done(), 5u);
+}
+
 TEST(CoordinationCheckpoint, ARollbackWaitsForANewerCheckpointThatIsBeingCompleted) {
   for (const bool is_written : {true, false}) {
     Cluster cluster(saving_job());

@@ -546,6 +546,116 @@ TEST(CoordinationElastic, WhereNobodyCanGoOnTheRunSaysWhy) {
   EXPECT_THAT(std::string(find<EndRun>(ended)->status.message()),
               ::testing::HasSubstr("no memory"));
   EXPECT_TRUE(find<StopWorkers>(ended)->keeps_state);
+  EXPECT_TRUE(find<StopWorkers>(ended)->is_whole) << "all have said what they hold";
+}
+
+TEST(CoordinationElastic, WhoLackedMemoryAloneIsCountedOnAgainWithWhoIsBack) {
+  JobSpec job = long_job();
+  job.parallelism.pipeline_parallel_degree = 0;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.finish_step(0);
+  const auto fail = [&] {
+    cluster.decided(
+        cluster.coordination.on_worker_failed({1}, absl::AbortedError("no memory"), ++cluster.now));
+    EXPECT_TRUE(cluster.coordination.members().at({1}).has_failed);
+  };
+  cluster.lose(2);
+  fail();
+  cluster.join(3, 2);
+  EXPECT_FALSE(cluster.coordination.members().at({1}).has_failed);
+  fail();  // With both.
+  cluster.lose(2);
+  cluster.join(4, 2);
+  EXPECT_TRUE(cluster.coordination.members().at({1}).has_failed) << "it would fail again";
+}
+
+TEST(CoordinationElastic, WhoseStepsAreLongHasAsLongToQuiesce) {
+  Cluster cluster(long_job());
+  cluster.closed_are_dead = false;
+  cluster.start();
+  cluster.finish_step(0);
+  cluster.now += 60'000'000;
+  cluster.finish_step(1);
+  cluster.lose(2);
+  const uint64_t lost_us = cluster.now;
+  while (cluster.now < lost_us + 100'000'000) {
+    cluster.now += 1'000'000;
+    cluster.decided(cluster.coordination.on_heartbeat({1}, {}, cluster.now));
+    const CoordinatorDecisions told = cluster.decided(cluster.coordination.on_timer(cluster.now));
+    if (find<DismissWorker>(told) == nullptr) continue;
+    EXPECT_GT(cluster.now, lost_us + 59'000'000);
+    EXPECT_NE(find<CheckListener>(told), nullptr) << "it lives, and is waited for";
+    return;
+  }
+  FAIL() << "it is waited for without end";
+}
+
+TEST(CoordinationElastic, WhoseLinkBreaksAgainAndAgainIsNotWaitedForWithoutEnd) {
+  ClosedLink cluster;
+  for (PeerNumber peer = 10; peer < 60; ++peer) {
+    cluster.now += 5'000'000;
+    cluster.decided(cluster.coordination.on_heartbeat({1}, {}, cluster.now));
+    CoordinatorDecisions told = cluster.join(peer, 2);
+    append(told, cluster.lose(2));
+    append(told, cluster.decided(cluster.coordination.on_timer(cluster.now)));
+    ASSERT_EQ(find<EndRun>(told), nullptr);
+    if (find<AssignPlan>(told) == nullptr) continue;
+    EXPECT_GT(cluster.now, 150'000'000u) << "half of comm.init_timeout_seconds";
+    return;
+  }
+  FAIL() << "the run neither goes on nor back";
+}
+
+TEST(CoordinationElastic, PlansThatFailOneAfterTheOtherEndTheRun) {
+  Cluster cluster(long_job());
+  cluster.start();
+  cluster.finish_step(0);
+  const uint64_t begun_us = cluster.now;
+  while (cluster.now < begun_us + 1'000'000'000) {
+    cluster.coordination.on_peer_failure({1}, {}, "its group does not form", cluster.now);
+    CoordinatorDecisions told;
+    for (int second = 0; second < 20; ++second) {
+      cluster.now += 1'000'000;
+      for (uint32_t id : {1, 2}) {
+        cluster.decided(cluster.coordination.on_heartbeat({id}, {}, cluster.now));
+      }
+      append(told, cluster.decided(cluster.coordination.on_timer(cluster.now)));
+    }
+    if (const auto* end = find<EndRun>(told)) {
+      EXPECT_GT(cluster.now, begun_us + 600'000'000);
+      EXPECT_THAT(std::string(end->status.message()), HasSubstr("its group does not form"));
+      EXPECT_EQ(end->status.code(), absl::StatusCode::kDeadlineExceeded);
+      return;
+    }
+    cluster.quiesced(1, {{1, kFrontStage}});
+    cluster.quiesced(2, {{1, kBack}});
+    for (uint32_t id : {1, 2}) cluster.prepared(id);
+    ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kTraining);
+  }
+  FAIL() << "plans are made without end";
+}
+
+TEST(CoordinationElastic, ALongValidationIsNoStandstill) {
+  JobSpec job = long_job();
+  job.validation.interval = 1;
+  job.validation.batches = 400;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.finish_step(0);
+  WorkerActivity validates;
+  validates.works = true;
+  validates.action = "validation";
+  validates.action_us = 1e6;
+  for (int second = 0; second < 800; ++second) {
+    cluster.now += 1'000'000;
+    for (uint32_t id : {1, 2}) {
+      cluster.decided(cluster.coordination.on_heartbeat({id}, validates, cluster.now));
+    }
+    const CoordinatorDecisions told = cluster.decided(cluster.coordination.on_timer(cluster.now));
+    ASSERT_EQ(find<EndRun>(told), nullptr) << second;
+    ASSERT_EQ(find<DismissWorker>(told), nullptr) << second;
+  }
 }
 
 /// Two workers with a copy of the model each, of which one is lost, and too few are left.
@@ -926,6 +1036,28 @@ TEST(CoordinationElastic, TheLastCheckpointIsOrderedAgainWhenItWasCutOff) {
   const CoordinatorDecisions started = cluster.prepared(1);
   EXPECT_TRUE(find<StartRun>(started)->order.checkpoint);
   EXPECT_TRUE(find<StartRun>(started)->order.last);
+}
+
+TEST(CoordinationElastic, ARunThatIsSavedNeedsNobodyToEnd) {
+  JobSpec job = small_job();
+  job.training.steps = 1;
+  job.checkpoint.enable = true;
+  job.elastic.min_workers = 2;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.finish_step(0);
+  for (int32_t stage : {0, 1}) {
+    const WorkerId leader{static_cast<uint32_t>(stage) + 1};
+    cluster.coordination.on_shard_saved(leader, stage, 1, absl::OkStatus(), ++cluster.now);
+  }
+  cluster.lose(2);
+  cluster.quiesced(1, {{1, kFrontStage}});
+  EXPECT_NE(cluster.coordination.phase(), Coordination::Phase::kEnded);
+  const CoordinatorDecisions ended = cluster.decided(
+      cluster.coordination.on_checkpoint_completed(1, absl::OkStatus(), ++cluster.now));
+  ASSERT_NE(find<EndRun>(ended), nullptr);
+  EXPECT_TRUE(find<EndRun>(ended)->status.ok());
+  EXPECT_FALSE(find<EndRun>(ended)->stopped_early);
 }
 
 }  // namespace

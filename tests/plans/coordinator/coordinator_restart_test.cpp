@@ -135,6 +135,26 @@ TEST(CoordinatorRestart, WaitsForTheLeaseOfWhoMayHoldNewerState) {
 }
 
 /// It may say any number: only who is of the run is one of those that are waited for.
+TEST(CoordinatorRestart, WhereNobodyThereCanReadTheInputTheRunEndsAtOnce) {
+  Restarted run;
+  for (uint32_t id : {1, 2, 3}) run.join(id, 100 + id, id);
+  for (uint32_t id : {1, 2, 3}) {
+    run.coordination->on_worker_failed({id}, absl::DataLossError("a bad token"), kSecondUs);
+  }
+  CoordinatorDecisions told;
+  for (uint64_t second = 2; second < 8; ++second) {
+    for (uint32_t id : {1, 2, 3}) run.coordination->on_heartbeat({id}, {}, second * kSecondUs);
+    append(told, run.coordination->on_timer(second * kSecondUs));
+    for (uint32_t id : {1, 2, 3}) {
+      const auto quiesced = run.coordination->on_quiesced({id}, run.coordination->generation(), {},
+                                                          second * kSecondUs);
+      append(told, CoordinatorOutcome(quiesced).decisions());
+    }
+  }
+  ASSERT_NE(find<EndRun>(told), nullptr);
+  EXPECT_EQ(find<EndRun>(told)->status.code(), absl::StatusCode::kDataLoss);
+}
+
 TEST(CoordinatorRestart, AStrangerTakesNobodysPlace) {
   Restarted cluster;
   cluster.join(1, 11, 1);

@@ -68,6 +68,19 @@ TEST(PlanReview, TellsOfSparesOncePerPlan) {
   EXPECT_THAT(events(run.seek()), ElementsAre("worker.spare"));
 }
 
+TEST(PlanReview, AMitigationKeepsToTheWorkersThatAPlanMayHave) {
+  for (const bool is_leaving : {false, true}) {
+    Reviewed run;
+    run.job.elastic.max_workers = 2;
+    if (is_leaving) run.members.mark_leaving(WorkerId{1});
+    const auto workers = run.review.workers_to_keep(0);
+    EXPECT_EQ(workers.has_value(), !is_leaving) << "another plan is on its way";
+    if (workers) {
+      EXPECT_THAT(*workers, ElementsAre(WorkerId{1}, WorkerId{2}));
+    }
+  }
+}
+
 TEST(PlanReview, AWorkerThatLeavesIsAReasonAndASpareIsNone) {
   Reviewed run;
   run.members.mark_leaving(WorkerId{2});

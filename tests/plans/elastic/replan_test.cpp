@@ -286,6 +286,19 @@ TEST(QuickReplan, KeepsThePlanWithoutTheLostWhileEveryStageHasAReplica) {
   EXPECT_EQ(moved_elements(quick->plan, *current, layout.model), 0);
 }
 
+TEST(QuickReplan, LooksAtTheMemoryUnlessWhatIsThereIsOnlySaved) {
+  JobSpec layout = small_job(4, false);
+  layout.parallelism.replicas = {2, 2};
+  const auto current = make_layout_plan(layout, first_ids(4), 1);
+  ASSERT_TRUE(current.ok()) << current.status();
+  ReplanRequest request = request_of(auto_job(), ids({1, 2, 4}), *current);
+  request.measured = measured(request.workers);
+  for (MeasuredWorker& each : request.measured) each.memory_bytes = 1;
+  EXPECT_EQ(quick_replan(request).status().code(), absl::StatusCode::kResourceExhausted);
+  request.only_saves = true;
+  expect_usable(quick_replan(request), request);
+}
+
 TEST(QuickReplan, CutsByTheSpeedsOfWhoIsLeftInTheOrderOfTheirStages) {
   JobSpec layout = small_job(4, false);
   layout.parallelism.pipeline_parallel_degree = 3;

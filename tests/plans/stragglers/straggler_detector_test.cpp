@@ -221,6 +221,48 @@ TEST(StragglerDetector, GetsTiredOfAWorkerThatChangesAgainAndAgain) {
   EXPECT_LE(reports, 9);  // Of 79 changes; pauses of 20, 40, .. 640 steps lie between reports.
 }
 
+TEST(StragglerDetector, SaysNothingOfWhatIsOver) {
+  StragglerDetector detector;
+  Crew crew{.noise = 0.02};
+  uint64_t step = 0;
+  std::vector<SpeedChange> changes;
+  const auto run = [&](double slowdown, int steps) {
+    crew.slowdown[worker(1)] = slowdown;
+    for (int i = 0; i < steps; ++i, ++step) {
+      for (const SpeedChange& each : detector.on_step(step, crew.step(step))) {
+        changes.push_back(each);
+      }
+    }
+  };
+  run(1, 40);
+  run(4, 10);  // Told, and the way back: then it is left alone for a while.
+  run(1, 30);
+  for (int again = 0; again < 8; ++again) {
+    run(4, 20);
+    run(1, 20);
+  }
+  double before = 1;
+  for (const SpeedChange& each : changes) {
+    EXPECT_GT(std::abs(std::log(each.slowdown / before)), std::log(1.3)) << each.reason;
+    before = each.slowdown;
+  }
+  EXPECT_GE(changes.size(), 2u);
+}
+
+TEST(StragglerDetector, TakesTheFasterOfTwoForUnchangedWhereNothingWasMeasured) {
+  StragglerDetector::Options options;
+  options.knows_unit = false;
+  StragglerDetector detector(options);
+  std::vector<SpeedChange> changes;
+  for (uint64_t step = 0; step < 50; ++step) {
+    const Samples samples = {{worker(0), {100, 1e7}}, {worker(1), {290, 1e7}}};
+    for (const SpeedChange& each : detector.on_step(step, samples)) changes.push_back(each);
+  }
+  ASSERT_EQ(changes.size(), 1u);
+  EXPECT_EQ(changes[0].worker, worker(1));
+  EXPECT_NEAR(changes[0].slowdown, 2.9, 0.01);
+}
+
 TEST(StragglerDetector, HasNobodyToCompareASingleWorkerWith) {
   StragglerDetector detector;
   Crew crew{.count = 1};
