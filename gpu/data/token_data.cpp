@@ -95,7 +95,7 @@ std::vector<TokenPart> whole(std::vector<TokenSource::Shard>& shards) {
   std::vector<TokenPart> parts;
   for (TokenSource::Shard& each : shards) {
     const int64_t count = each.array.count;
-    parts.push_back({each.path, std::move(each.array), 0, count});
+    parts.push_back({each.path, std::move(each.array), 0, count, each.vocab_size});
   }
   return parts;
 }
@@ -106,7 +106,7 @@ void hold_out(std::vector<TokenPart>& parts, int64_t count, std::vector<TokenPar
   while (count > 0 && !parts.empty()) {
     TokenPart& last = parts.back();
     const int64_t part = std::min(count, last.count);
-    taken.push_back({last.path, last.array, last.begin + last.count - part, part});
+    taken.push_back({last.path, last.array, last.begin + last.count - part, part, last.vocab_size});
     last.count -= part;
     count -= part;
     if (last.count == 0) parts.pop_back();
@@ -179,10 +179,14 @@ absl::Status check_apart(const Parts& parts) {
 absl::Status check_count(const TokenWindows& windows, const std::string& name, const char* what,
                          int64_t seq_len) {
   if (windows.count() >= 1) return absl::OkStatus();
+  const bool are_several = windows.parts() > 1;  // A window is in one file.
+  const std::string why =
+      are_several ? absl::StrCat(" in ", windows.parts(), " files, none of which has enough")
+                  : ", too few";
   return absl::DataLossError(
-      absl::StrCat("data of ", name, " leaves ", windows.tokens(), " tokens for ", what,
-                   ", too few for one window of training.seq_len = ", seq_len,
-                   " and its target; use more data or a shorter seq_len"));
+      absl::StrCat("data of ", name, " leaves ", windows.tokens(), " tokens for ", what, why,
+                   " for one window of training.seq_len = ", seq_len, " and its target; use ",
+                   are_several ? "larger files" : "more data", " or a shorter seq_len"));
 }
 
 }  // namespace
@@ -199,19 +203,21 @@ absl::StatusOr<std::unique_ptr<TokenData>> TokenData::open(const Options& option
     }
     parts.training.resize(1);
   }
-  const std::string all = data.dataset == "kjv" ? "kjv" : data.path;
+  std::string all = data.dataset == "kjv" ? "kjv" : data.path;
+  if (!data.mixture.empty()) all = "data.mixture";
   std::vector<Training> training;
   for (std::vector<TokenPart>& each : parts.training) {
     const size_t n = training.size();
     TokenWindows windows(std::move(each), options.seq_len, options.vocab_size);
-    const std::string name = data.mixture.empty() ? all : data.mixture[n];
+    const bool is_named = !data.weights.empty() && n < data.mixture.size();
+    const std::string name = is_named ? data.mixture[n] : all;
     SKEIN_RETURN_IF_ERROR(check_count(windows, name, "training", options.seq_len));
     const uint64_t seed = n == 0 ? options.seed : plans::random_bits(options.seed, n, 0);
     const auto count = static_cast<uint64_t>(windows.count());
     training.push_back({std::move(windows), {seed, count}});
   }
   TokenWindows validation(std::move(parts.validation), options.seq_len, options.vocab_size);
-  const std::string name = data.mixture.empty() ? all : "data.mixture";
+  const std::string name = data.validation_path.empty() ? all : data.validation_path;
   SKEIN_RETURN_IF_ERROR(check_count(validation, name, "validation", options.seq_len));
   std::optional<plans::SampleMixture> mixture;
   if (training.size() > 1) {

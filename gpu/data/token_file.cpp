@@ -2,8 +2,10 @@
 
 #include <array>
 #include <cstring>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "plans/base/readable_text.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::gpu {
@@ -12,6 +14,29 @@ namespace {
 constexpr uint64_t kHeaderBytes = 256 * 4;
 constexpr int32_t kMagic16 = 20240520;
 constexpr int32_t kMagic32 = 20240801;
+/// What of a file is looked at for whether it is text.
+constexpr size_t kTextBytes = 4096;
+/// Fewer may look like text by chance.
+constexpr size_t kTextBytesMin = 16;
+
+/// Whether it begins as text: UTF-8 without control characters. Of tokens the frequent ones are
+/// small numbers, whose upper byte is one.
+bool begins_as_text(const MappedFile& file) {
+  if (file.bytes() < kTextBytesMin) return false;
+  const bool is_cut = file.bytes() > kTextBytes;
+  std::string_view text(reinterpret_cast<const char*>(file.data()),
+                        is_cut ? kTextBytes : file.bytes());
+  while (!text.empty()) {
+    const size_t length = plans::character_bytes(text);
+    // The last character may go on behind what is looked at.
+    if (length == 0) return is_cut && text.size() < 4;
+    const auto first = static_cast<unsigned char>(text.front());
+    const bool is_of_lines = first >= '\t' && first <= '\r';
+    if ((first < ' ' && !is_of_lines) || first == 0x7f) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -29,7 +54,7 @@ absl::StatusOr<TokenArray> open_text(const std::string& path) {
 absl::StatusOr<TokenArray> open_tokens(const std::string& path) {
   SKEIN_ASSIGN_OR_RETURN(auto file, MappedFile::open(path));
   std::array<int32_t, 3> header{};
-  if (file->bytes() >= kHeaderBytes) std::memcpy(header.data(), file->data(), sizeof(header));
+  if (file->bytes() >= sizeof(header)) std::memcpy(header.data(), file->data(), sizeof(header));
   const bool is_llmc = header[0] == kMagic16 || header[0] == kMagic32;
   if (is_llmc) {
     const int32_t width = header[0] == kMagic16 ? 2 : 4;
@@ -42,6 +67,11 @@ absl::StatusOr<TokenArray> open_tokens(const std::string& path) {
                                               "; it is truncated or of another version"));
     }
     return TokenArray{file, file->data() + kHeaderBytes, width, header[2]};
+  }
+  if (begins_as_text(*file)) {
+    return absl::DataLossError(absl::StrCat(path,
+                                            " is text and no token file; prepare it with "
+                                            "skein-prepare, or give data.dataset = \"text\""));
   }
   if (file->bytes() % 2 != 0) {
     return absl::DataLossError(absl::StrCat(path, " has ", file->bytes(),

@@ -23,7 +23,7 @@ struct TokenArray {
 absl::StatusOr<TokenArray> open_text(const std::string& path);
 /// llm.c's file (1 KiB header, magic 20240520 with 16-bit or 20240801 with 32-bit tokens) or
 /// nanoGPT's (16-bit tokens and nothing else), told apart by the magic.
-/// DataLoss   if the size is odd, or not what the header says.
+/// DataLoss   if the size is odd, or not what the header says, or the file begins as text.
 absl::StatusOr<TokenArray> open_tokens(const std::string& path);
 
 /// Path of the King James Bible as plain text, one verse a line; made from Debian's `bible` program

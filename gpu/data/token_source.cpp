@@ -38,7 +38,7 @@ using FileNumber = std::pair<uint64_t, uint64_t>;
 
 /// `names` has the name in the manifest of each file so far.
 absl::Status open_shards(const std::vector<TokenManifest::Shard>& listed, const std::string& path,
-                         int64_t token_bytes, std::map<FileNumber, std::string>& names,
+                         const TokenManifest& manifest, std::map<FileNumber, std::string>& names,
                          std::vector<TokenSource::Shard>& shards) {
   for (const TokenManifest::Shard& each : listed) {
     const std::string shard = (fs::path(path).parent_path() / each.file).string();
@@ -50,12 +50,12 @@ absl::Status open_shards(const std::vector<TokenManifest::Shard>& listed, const 
                                               ", which are one file; take one of them out, or "
                                               "prepare the data again"));
     }
-    if (array.count != each.tokens || array.width != token_bytes) {
-      return absl::DataLossError(absl::StrCat(shard, " has ", array.count, " tokens of ",
-                                              array.width, " bytes, ", path, " says ", each.tokens,
-                                              " of ", token_bytes, "; prepare the data again"));
+    if (array.count != each.tokens || array.width != manifest.token_bytes) {
+      return absl::DataLossError(absl::StrCat(
+          shard, " has ", array.count, " tokens of ", array.width, " bytes, ", path, " says ",
+          each.tokens, " of ", manifest.token_bytes, "; prepare the data again"));
     }
-    shards.push_back({shard, std::move(array)});
+    shards.push_back({shard, std::move(array), manifest.vocab_size});
   }
   return absl::OkStatus();
 }
@@ -67,10 +67,9 @@ absl::StatusOr<TokenSource> open_manifest(const std::string& path, int64_t vocab
         path, " is for ", manifest.vocab_size, " tokens, beyond model.vocab_size = ", vocab_size));
   }
   TokenSource source;
-  const int64_t bytes = manifest.token_bytes;
   std::map<FileNumber, std::string> names;
-  SKEIN_RETURN_IF_ERROR(open_shards(manifest.training, path, bytes, names, source.training));
-  SKEIN_RETURN_IF_ERROR(open_shards(manifest.validation, path, bytes, names, source.validation));
+  SKEIN_RETURN_IF_ERROR(open_shards(manifest.training, path, manifest, names, source.training));
+  SKEIN_RETURN_IF_ERROR(open_shards(manifest.validation, path, manifest, names, source.validation));
   return source;
 }
 
@@ -111,7 +110,7 @@ absl::StatusOr<TokenSource> open_source(const std::string& path, bool is_text, i
   TokenSource source;
   for (const std::string& each : paths) {
     SKEIN_ASSIGN_OR_RETURN(TokenArray array, is_text ? open_text(each) : open_tokens(each));
-    source.training.push_back({each, std::move(array)});
+    source.training.push_back({each, std::move(array), INT32_MAX});
   }
   return source;
 }

@@ -20,6 +20,7 @@ struct TokenSource {
   struct Shard {
     std::string path;
     TokenArray array;
+    int64_t vocab_size = INT32_MAX;  // Its tokens are below it, by its manifest.
   };
   std::vector<Shard> training;
   std::vector<Shard> validation;  // Only what a manifest lists as such.

@@ -17,8 +17,17 @@ constexpr int64_t kWholeTokensMax = 1 << 20;
 constexpr int64_t kPieces = 1024;
 constexpr int64_t kPieceTokens = 64;
 
-std::string beyond(int32_t token, int64_t vocab_size) {
-  return absl::StrCat(" is ", token, ", beyond model.vocab_size = ", vocab_size,
+/// Tokens of a part are below it.
+int64_t vocabulary_of(const TokenPart& part, int64_t model_vocab_size) {
+  return std::min(part.vocab_size, model_vocab_size);
+}
+
+std::string beyond(int32_t token, const TokenPart& part, int64_t model_vocab_size) {
+  if (part.vocab_size <= model_vocab_size) {
+    return absl::StrCat(" is ", token, ", beyond vocab_size = ", part.vocab_size,
+                        " of its manifest; prepare the data again");
+  }
+  return absl::StrCat(" is ", token, ", beyond model.vocab_size = ", model_vocab_size,
                       "; raise it or use other data");
 }
 
@@ -47,12 +56,13 @@ uint64_t TokenWindows::bytes() const {
 
 absl::Status TokenWindows::copy(const TokenPart& part, int64_t first,
                                 std::span<int32_t> out) const {
+  const int64_t vocab_size = vocabulary_of(part, vocab_size_);
   for (size_t i = 0; i < out.size(); ++i) {
     const int64_t at = first + static_cast<int64_t>(i);
     out[i] = part.array.at(at);
-    if (out[i] >= 0 && out[i] < vocab_size_) continue;
+    if (out[i] >= 0 && out[i] < vocab_size) continue;
     return absl::DataLossError(
-        absl::StrCat(part.path, ": token ", at, beyond(out[i], vocab_size_)));
+        absl::StrCat(part.path, ": token ", at, beyond(out[i], part, vocab_size_)));
   }
   return absl::OkStatus();
 }
@@ -82,6 +92,7 @@ absl::Status TokenWindows::add_to_digest(uint64_t& digest) const {
     add(static_cast<uint64_t>(part.count));  // Windows end with the part.
     const bool is_whole = part.count <= kWholeTokensMax;
     const int64_t pieces = is_whole ? 1 : kPieces;
+    const int64_t vocab_size = vocabulary_of(part, vocab_size_);
     const int64_t length = is_whole ? part.count : kPieceTokens;
     for (int64_t piece = 0; piece < pieces; ++piece) {
       // The first one begins with the part, the last one ends with it.
@@ -89,9 +100,10 @@ absl::Status TokenWindows::add_to_digest(uint64_t& digest) const {
       const int64_t begin = piece == pieces - 1 ? part.count - length : first;
       for (int64_t i = begin; i < begin + length; ++i) {
         const int32_t token = part.array.at(part.begin + i);
-        if (token < 0 || token >= vocab_size_) {
-          return absl::InvalidArgumentError(absl::StrCat(
-              part.path, ": token ", part.begin + i, " of the data", beyond(token, vocab_size_)));
+        if (token < 0 || token >= vocab_size) {
+          return absl::InvalidArgumentError(absl::StrCat(part.path, ": token ", part.begin + i,
+                                                         " of the data",
+                                                         beyond(token, part, vocab_size_)));
         }
         add(static_cast<uint64_t>(token));
       }

@@ -16,6 +16,7 @@ struct TokenPart {
   TokenArray array;
   int64_t begin = 0;
   int64_t count = 0;
+  int64_t vocab_size = INT32_MAX;  // Its tokens are below it, by a manifest.
 };
 
 /// Parts of files, one behind the other, cut into windows of T tokens and the target behind the
@@ -26,10 +27,12 @@ class TokenWindows {
 
   int64_t count() const { return ends_.back(); }  // Windows.
   int64_t tokens() const;
+  int64_t parts() const { return static_cast<int64_t>(parts_.size()); }
   uint64_t bytes() const;
 
   /// Copies tokens [T] and targets [T] of window `index`; either span may be empty.
-  /// DataLoss   a token is beyond the vocabulary, or the file has become shorter: reading on would
+  /// DataLoss   a token is beyond the vocabulary, the model's or that of a manifest, or the file
+  /// has become shorter: reading on would
   ///            end the process. The message names file and position.
   absl::Status read(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const;
 

@@ -89,8 +89,33 @@ TEST_F(TokenDataTest, ReadsNanoGptAndLlmcFilesAlike) {
   ASSERT_TRUE(a.ok()) << a.status();
   ASSERT_TRUE(b.ok()) << b.status();
   EXPECT_EQ((*a)->digest(), (*b)->digest());
-  write_bytes(folder.file("cut.bin"), llmc.data(), llmc.size() - 2);
-  EXPECT_TRUE(absl::IsDataLoss(open("tokens", folder.file("cut.bin"), 1000).status()));
+  for (const size_t bytes : {llmc.size() - 2, size_t{600}}) {
+    write_bytes(folder.file("cut.bin"), llmc.data(), bytes);
+    const absl::Status status = open("tokens", folder.file("cut.bin"), 50'000).status();
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("its header says version 1"));
+  }
+}
+
+/// Two letters would be a token that no text has.
+TEST_F(TokenDataTest, TextIsNoTokenFile) {
+  const std::string long_text = std::string(4095, 'a') + "\u00e9\n";
+  for (const std::string& text :
+       {std::string("In the beginning\r\n\tGod created"), std::string("{\"format\": \"any\"}\n"),
+        std::string("\u0432 \u043d\u0430\u0447\u0430\u043b\u0435"), long_text}) {
+    write_bytes(folder.file("corpus"), text.data(), text.size());
+    const absl::Status status = open("tokens", folder.file("corpus"), 1 << 16).status();
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("corpus is text"), HasSubstr("skein-prepare")));
+  }
+  std::string tokens = long_text;
+  tokens[100] = '\0';
+  write_bytes(folder.file("tokens"), tokens.data(), tokens.size());
+  EXPECT_TRUE(open("tokens", folder.file("tokens"), 1 << 16).ok());
+  write_bytes(folder.file("few"), "abcdefghijklmn", 14);
+  EXPECT_THAT(std::string(open("tokens", folder.file("few"), 1 << 16).status().message()),
+              HasSubstr("too few"));
 }
 
 TEST_F(TokenDataTest, SaysWhatIsWrongWithAFile) {
@@ -161,6 +186,42 @@ TEST_F(TokenDataTest, TheDigestKnowsWhereFilesEndAndThatOfOlderCheckpointsDoesNo
   }
   EXPECT_NE(digests[0], digests[1]);
   EXPECT_EQ(of_tokens[0], of_tokens[1]);
+}
+
+TEST_F(TokenDataTest, SaysWhichDataAreTooFewForAWindow) {
+  TokenData::Options options;
+  options.seq_len = 4;
+  options.vocab_size = 256;
+  options.data.dataset = "tokens";
+  options.data.path = folder.file("s_*.bin");
+  options.data.validation_path = folder.file("held.bin");
+  const auto message = [&] { return std::string(TokenData::open(options).status().message()); };
+  write_tokens(folder.file("s_0.bin"), 0, 4);
+  write_tokens(folder.file("s_1.bin"), 0, 4);
+  write_tokens(folder.file("held.bin"), 0, 3);
+  EXPECT_THAT(message(), AllOf(HasSubstr("s_*.bin leaves 8 tokens for training in 2 files, none"),
+                               HasSubstr("use larger files")));
+  write_tokens(folder.file("s_1.bin"), 0, 5);
+  EXPECT_THAT(message(), AllOf(HasSubstr("held.bin leaves 3 tokens for validation, too few"),
+                               HasSubstr("use more data")));
+  options.data.path.clear();
+  options.data.mixture = {folder.file("s_0.bin"), folder.file("held.bin")};
+  EXPECT_THAT(message(), HasSubstr("data of data.mixture leaves 7 tokens for training in 2 files"));
+  options.data.weights = {1, 1};
+  EXPECT_THAT(message(), HasSubstr("s_0.bin leaves 4 tokens for training, too few"));
+}
+
+TEST_F(TokenDataTest, ATokenBeyondTheVocabularyOfItsManifestIsNamed) {
+  write_tokens(folder.file("a.bin"), 0, 40);
+  std::ofstream(folder.file("manifest.json"))
+      << R"({"format": "skein-tokens", "version": 1, "token_bytes": 2, "vocab_size": 10,
+             "train": [{"file": "a.bin", "tokens": 40}], "validation": []})";
+  const absl::Status status = open("tokens", folder.file("manifest.json"), 100).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("a.bin: token 10 of the data is 10, beyond vocab_size = 10 of its "
+                              "manifest"),
+                    HasSubstr("prepare the data again")));
 }
 
 TEST_F(TokenDataTest, AManifestNamesShardsAndWhatIsHeldOut) {
