@@ -24,13 +24,15 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
 
 /// Those of the largest vocabularies have some 30 MB.
 constexpr uint64_t kBytesMax = 64 << 20;
 constexpr const char* kKeptFolder = "tokenizer";  // In the run's folder.
 /// The first one decides which folder the others are from.
 constexpr std::array kTokenizerFiles = {kTokenizerName, "tokenizer_config.json",
-                                        "special_tokens_map.json"};
+                                        "special_tokens_map.json", "chat_template.jinja"};
+constexpr const char* kEndKey = "eos_token_id";
 
 bool has(const std::string& folder, const char* name) {
   std::error_code error;
@@ -46,6 +48,30 @@ absl::Status read_into(const std::string& folder, const char* name, std::vector<
   }
   const auto* text = reinterpret_cast<const char*>(file->data());
   files.push_back({name, file->bytes() == 0 ? "" : std::string(text, file->bytes())});
+  return absl::OkStatus();
+}
+
+/// generation_config.json of a model's folder; where it does not say behind which token a text ends
+/// and config.json does, also that. Nothing if neither does.
+absl::Status read_generation_config(const std::string& folder, std::vector<TextFile>& files) {
+  OrderedJson generation = OrderedJson::object();
+  const bool is_there = has(folder, kGenerationConfigName);
+  if (is_there) {
+    SKEIN_RETURN_IF_ERROR(read_into(folder, kGenerationConfigName, files));
+    generation = OrderedJson::parse(files.back().contents, nullptr, /*allow_exceptions=*/false);
+    // What is no JSON is copied as it is, too.
+    const bool lacks_end =
+        generation.is_object() && generation.value(kEndKey, OrderedJson()).is_null();
+    if (!lacks_end) return absl::OkStatus();
+  }
+  if (!has(folder, kConfigName)) return absl::OkStatus();
+  SKEIN_ASSIGN_OR_RETURN(const Json config, read_json(absl::StrCat(folder, "/", kConfigName)));
+  const Json& end = field_or_null(config, kEndKey);
+  if (end.is_null()) return absl::OkStatus();
+  generation[kEndKey] = end;
+  if (!is_there) files.push_back({kGenerationConfigName, ""});
+  files.back().contents =
+      generation.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
   return absl::OkStatus();
 }
 
@@ -145,9 +171,9 @@ absl::StatusOr<std::vector<TextFile>> find_text_files(const std::vector<std::str
     break;
   }
   for (const std::string& folder : folders) {
-    if (!has(folder, kGenerationConfigName)) continue;
-    SKEIN_RETURN_IF_ERROR(read_into(folder, kGenerationConfigName, files));
-    break;
+    const size_t count = files.size();
+    SKEIN_RETURN_IF_ERROR(read_generation_config(folder, files));
+    if (files.size() > count) break;
   }
   return files;
 }

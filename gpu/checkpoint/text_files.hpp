@@ -23,10 +23,12 @@ struct TextFile {
 /// NotFound          a manifest is not there.
 absl::Status check_same_tokens(std::vector<std::string> folders, const plans::DataSpec& data);
 
-/// tokenizer.json and what stands beside it of tokenizer_config.json and special_tokens_map.json,
-/// of the first of `folders` that has the former; generation_config.json of the first that has it.
-/// Empty if there are none.
-/// InvalidArgument   a file is too large. Else as `MappedFile::open`.
+/// tokenizer.json and what stands beside it of tokenizer_config.json, special_tokens_map.json and
+/// chat_template.jinja, of the first of `folders` that has the former; generation_config.json of
+/// the first that has it, or a config.json with `eos_token_id`, which it then has as well. Empty if
+/// there are none.
+/// InvalidArgument   a file is too large. DataLoss: config.json is damaged. Else as
+/// `MappedFile::open`.
 absl::StatusOr<std::vector<TextFile>> find_text_files(const std::vector<std::string>& folders);
 
 /// Writes them into the run's folder, from which every checkpoint of the run has them.

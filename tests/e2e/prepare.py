@@ -58,6 +58,7 @@ def with_library(program, python):
         golden = json.load(file)
     program.write("model/tokenizer.json", json.dumps(golden["base"]))
     program.write("model/tokenizer_config.json", json.dumps({"eos_token": "<|end|>"}))
+    program.write("model/chat_template.jinja", "{{ messages }}")
     program.write("in/b/second.jsonl", '{"text": " the geese fly"}\n\n{"text": "the geese"}\n')
     program.write("in/a.txt", "the geese")
     expected = dict(zip(golden["texts"], golden["expected"]["gpt2"]))
@@ -72,6 +73,8 @@ def with_library(program, python):
         program.expect(f"{shard['file']} has llm.c's header and its tokens",
                        (magic, version, len(part)) == (20240520, 1, shard["tokens"]))
         tokens += part
+    program.expect("the chat template goes along",
+                   os.path.exists(os.path.join(program.folder, "out", "chat_template.jinja")))
     end = [0]
     program.expect("tokens are those of the documents in order, each with its end",
                    tokens == expected["the geese"] + end + expected[" the geese fly"] + end +

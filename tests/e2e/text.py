@@ -200,6 +200,17 @@ def export(program, folder, words):
         again = program.run("generate", out, *words[2:])
         program.expect(f"the model in {out} file(s) speaks as the checkpoint",
                        again.stdout == spoken != "", again.stderr.strip())
+    # As some published models: only config.json has the end token.
+    model = os.path.join(program.folder, "one")
+    os.remove(os.path.join(model, "generation_config.json"))
+    with open(os.path.join(model, "config.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    with open(os.path.join(model, "config.json"), "w", encoding="utf-8") as file:
+        json.dump({**config, "eos_token_id": 5}, file)
+    result = program.run("export", "one", "again")
+    with open(os.path.join(program.folder, "again", "generation_config.json"), encoding="utf-8") as file:
+        program.expect("the end token of config.json goes along", result.returncode == 0 and
+                       json.load(file) == {"eos_token_id": 5}, result.stderr.strip())
     slashed = program.run("export", folder, "slashed/")
     program.expect("a folder may be given with a slash", slashed.returncode == 0 and
                    os.path.exists(os.path.join(program.folder, "slashed", "config.json")) and

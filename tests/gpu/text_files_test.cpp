@@ -7,6 +7,9 @@
 #include <fstream>
 #include <span>
 #include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "gpu/files/sha256.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -51,6 +54,39 @@ TEST_F(TextFilesTest, TheFirstFolderThatHasATokenizerCounts) {
   EXPECT_THAT(files[0].contents, HasSubstr("version"));
   EXPECT_EQ(files[1].name, "generation_config.json");
   EXPECT_THAT(find_text_files({folder.path()}).value(), IsEmpty());
+}
+
+/// A model's folder may say only in config.json behind which token a text ends, and a checkpoint
+/// has a config.json of its own.
+TEST_F(TextFilesTest, TheEndTokenOfConfigJsonGoesIntoGenerationConfig) {
+  const std::string data = make("data", "{}");
+  std::ofstream(data + "/generation_config.json") << R"({"eos_token_id": 7})";
+  const std::string model = make("model", "{}");
+  std::ofstream(model + "/config.json") << R"({"vocab_size": 9})";
+  const auto generation_config = [&] {
+    const std::vector<TextFile> files = find_text_files({model, data}).value();
+    EXPECT_EQ(files.back().name, "generation_config.json");
+    return nlohmann::json::parse(files.back().contents);
+  };
+  EXPECT_EQ(generation_config()["eos_token_id"], 7) << "the model's folder does not say";
+  std::ofstream(model + "/config.json") << R"({"eos_token_id": [3, 4]})";
+  EXPECT_EQ(generation_config(), nlohmann::json::parse(R"({"eos_token_id": [3, 4]})"));
+  std::ofstream(model + "/generation_config.json") << R"({"top_p": 0.5})";
+  EXPECT_EQ(generation_config(),
+            nlohmann::json::parse(R"({"top_p": 0.5, "eos_token_id": [3, 4]})"));
+  std::ofstream(model + "/generation_config.json") << R"({"eos_token_id": 5})";
+  EXPECT_EQ(generation_config(), nlohmann::json::parse(R"({"eos_token_id": 5})"));
+  std::ofstream(model + "/generation_config.json") << "no JSON";
+  EXPECT_EQ(find_text_files({model, data}).value().back().contents, "no JSON");
+}
+
+TEST_F(TextFilesTest, AChatTemplateIsKept) {
+  const std::string model = make("model", "{}");
+  std::ofstream(model + "/chat_template.jinja") << "{{ messages }}";
+  const std::vector<TextFile> files = find_text_files({model}).value();
+  ASSERT_THAT(files, SizeIs(2));
+  EXPECT_EQ(files[1].name, "chat_template.jinja");
+  EXPECT_EQ(files[1].contents, "{{ messages }}");
 }
 
 /// Data that another tokenizer has prepared would be learned as if it were another text.
