@@ -159,9 +159,10 @@ absl::Status Tokenizer::read_merges(const Json& model, const std::string& path) 
 absl::Status Tokenizer::read_added(const Json& json, const std::string& path) {
   if (json.is_null()) return absl::OkStatus();
   if (!json.is_array()) return absl::DataLossError(absl::StrCat(path, ": no \"added_tokens\""));
+  std::vector<AddedTokens::Added> as_they_are, normal;
   for (const Json& each : json) {
     if (!each.is_object()) return absl::DataLossError(absl::StrCat(path, ": no added token"));
-    Added added;
+    AddedTokens::Added added;
     int64_t token = 0;
     bool is_special = false, is_normal = false;
     SKEIN_RETURN_IF_ERROR(take_field(each, path, "content", added.content));
@@ -171,6 +172,9 @@ absl::Status Tokenizer::read_added(const Json& json, const std::string& path) {
     for (const char* key : {"single_word", "lstrip", "rstrip"}) {
       if (field_or_null(each, key) != true) continue;
       return unsupported(path, absl::StrCat("added token ", added.content, " with ", key));
+    }
+    if (added.content.size() > AddedTokens::kBytesMax) {
+      return unsupported(path, absl::StrCat("an added token of ", added.content.size(), " bytes"));
     }
     const auto known = named_.find(added.content);
     if (added.content.empty() || (known != named_.end() && known->second != token)) {
@@ -184,16 +188,11 @@ absl::Status Tokenizer::read_added(const Json& json, const std::string& path) {
     tokens_[static_cast<size_t>(token)].is_special = is_special;
     if (is_normal && composes_) {
       SKEIN_ASSIGN_OR_RETURN(added.content, composed(added.content));
-      normal_added_.push_back(std::move(added));
-    } else {
-      added_.push_back(std::move(added));
     }
+    (is_normal ? normal : as_they_are).push_back(std::move(added));
   }
-  for (std::vector<Added>* all : {&added_, &normal_added_}) {
-    std::stable_sort(all->begin(), all->end(), [](const Added& a, const Added& b) {
-      return a.content.size() > b.content.size();
-    });
-  }
+  added_ = AddedTokens(std::move(as_they_are));
+  normal_added_ = AddedTokens(std::move(normal));
   return absl::OkStatus();
 }
 
@@ -243,36 +242,17 @@ absl::Status Tokenizer::read_frame(const Json& json, const std::string& path) {
   return absl::OkStatus();
 }
 
-absl::Status Tokenizer::find_added(const std::vector<Added>& added, std::string_view text,
-                                   std::vector<int32_t>& tokens, const Take& rest) {
-  size_t done = 0;
-  for (size_t at = 0; at < text.size() && !added.empty();) {
-    const std::string_view here = text.substr(at);
-    const auto found = std::find_if(added.begin(), added.end(), [here](const Added& each) {
-      return here.starts_with(each.content);
-    });
-    if (found == added.end()) {
-      ++at;
-      continue;
-    }
-    if (at > done) SKEIN_RETURN_IF_ERROR(rest(text.substr(done, at - done)));
-    tokens.push_back(found->token);
-    done = at = at + found->content.size();
-  }
-  return done < text.size() ? rest(text.substr(done)) : absl::OkStatus();
-}
-
 absl::StatusOr<std::vector<int32_t>> Tokenizer::encode(std::string_view text) const {
   if (!is_utf8(text)) return absl::InvalidArgumentError("the text is no UTF-8");
   std::vector<int32_t> tokens = first_;
   const Take merge = [&](std::string_view piece) { return pairs_.encode(piece, tokens); };
   const Take cut = [&](std::string_view part) { return pieces_.cut(part, merge); };
   const Take normalize = [&](std::string_view part) -> absl::Status {
-    if (!composes_) return cut(part);
+    if (!composes_) return normal_added_.find(part, tokens, cut);
     SKEIN_ASSIGN_OR_RETURN(const std::string normal, composed(part));
-    return find_added(normal_added_, normal, tokens, cut);
+    return normal_added_.find(normal, tokens, cut);
   };
-  SKEIN_RETURN_IF_ERROR(find_added(added_, text, tokens, normalize));
+  SKEIN_RETURN_IF_ERROR(added_.find(text, tokens, normalize));
   tokens.insert(tokens.end(), last_.begin(), last_.end());
   return tokens;
 }

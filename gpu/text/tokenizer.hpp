@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/status/statusor.h"
+#include "gpu/text/added_tokens.hpp"
 #include "gpu/text/byte_pairs.hpp"
 #include "gpu/text/pre_tokenizer.hpp"
 
@@ -52,11 +53,6 @@ class Tokenizer {
     std::string bytes;
     bool is_special = false;
   };
-  /// A text that is one token wherever it is met.
-  struct Added {
-    std::string content;
-    int32_t token = 0;
-  };
   using Take = std::function<absl::Status(std::string_view)>;
 
   absl::Status read_vocabulary(const nlohmann::json& model, const std::string& path);
@@ -65,15 +61,12 @@ class Tokenizer {
   absl::Status read_normalizer(const nlohmann::json& json, const std::string& path);
   absl::Status read_frame(const nlohmann::json& json, const std::string& path);
   absl::Status put(const std::string& path, int64_t token, std::string bytes);
-  /// Appends the tokens of `added` in `text`, and calls `rest` for what lies between them.
-  static absl::Status find_added(const std::vector<Added>& added, std::string_view text,
-                                 std::vector<int32_t>& tokens, const Take& rest);
 
   std::vector<Token> tokens_;
-  std::map<std::string, int32_t> named_;     // Tokens by their names in the file.
-  std::vector<Added> added_, normal_added_;  // Before and after normalization; longest first.
-  std::vector<int32_t> first_, last_;        // Put around every text.
-  bool composes_ = false;                    // Unicode's form NFC.
+  std::map<std::string, int32_t> named_;  // Tokens by their names in the file.
+  AddedTokens added_, normal_added_;      // Found before normalization, and in what is left.
+  std::vector<int32_t> first_, last_;     // Put around every text.
+  bool composes_ = false;                 // Unicode's form NFC.
   PreTokenizer pieces_;
   BytePairs pairs_;
 };

@@ -18,7 +18,7 @@ TEXTS = ["", " ", "  ", "   a", "a   ", "the geese", " the geese fly", "The GEES
          "Über façade naïve", "U\u0308ber fac\u0327ade e\u0301\u0323", "гуси летят 雁が飛ぶ١٢٣ Ⅻ ½",
          "👩‍👩‍👧 flag 🇩🇪!", "a<|end|>b", "<|end|><|end|> the", "<|end", "<think> x </think>y",
          "if (x == 10) {\n        return y;", "\u0000\u0001\u007f", "ſ 'ſ K \u212a", "___--//", "aaaaaaaaaaaa",
-         "\u180e \u200b \ufeff", "￿𝟘𝟙 ①②", "한국어 각", "'s 't 'll's"]
+         "\u180e \u200b \ufeff", "￿𝟘𝟙 ①②", "한국어 각", "'s 't 'll's", "ab<s>", "<s>ab<ab<s"]
 
 LLAMA = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
          r"|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -39,6 +39,11 @@ def template(token):
             "special_tokens": {"<|end|>": {"id": "<|end|>", "ids": [token], "tokens": ["<|end|>"]}}}
 
 
+def added(token, content, is_normalized):
+    return {"id": token, "content": content, "single_word": False, "lstrip": False, "rstrip": False,
+            "normalized": is_normalized, "special": False}
+
+
 def main():
     trained = Tokenizer(models.BPE())
     trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -48,9 +53,7 @@ def main():
         vocab_size=257 + MERGES, special_tokens=["<|end|>"], initial_alphabet=alphabet))
     base = json.loads(trained.to_str())
     token = trained.token_to_id("<|end|>")
-    base["added_tokens"].append({"id": 257 + MERGES, "content": "<think>", "single_word": False,
-                                 "lstrip": False, "rstrip": False, "normalized": True,
-                                 "special": False})
+    base["added_tokens"].append(added(257 + MERGES, "<think>", True))
     digits = {"type": "Sequence", "pretokenizers": [
         {"type": "Digits", "individual_digits": True},
         {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}]}
@@ -68,6 +71,8 @@ def main():
         "smollm": {"pre_tokenizer": digits},
         "spaced": {"pre_tokenizer": spaced},
         "literal": {"pre_tokenizer": literal},
+        # A normalized one is looked for in what the others leave.
+        "overlapping": {"added_tokens": [*base["added_tokens"], added(328, "ab<", True), added(329, "<s>", False)]},
     }
     expected = {}
     for name, change in changes.items():

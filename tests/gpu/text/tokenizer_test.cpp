@@ -84,6 +84,31 @@ TEST(Tokenizer, MergesALongWordInTimeThatGrowsWithItsLength) {
   EXPECT_EQ(decode(*tokenizer, tokenizer->encode(text).value()), text);
 }
 
+/// Each place of the text could be the beginning of all of them.
+TEST(Tokenizer, FindsAddedTokensInTimeThatDoesNotGrowWithTheirNumber) {
+  const Json all = golden();
+  Json json = changed(all, "gpt2");
+  const auto add = [&json](int64_t token, const std::string& content) {
+    json["added_tokens"].push_back({{"id", token}, {"content", content}});
+  };
+  add(500, "<a");
+  add(501, "<a>");
+  for (int64_t token = 1000; token < 101'000; ++token) {
+    add(token, "<aaaaaaaa" + std::to_string(token) + ">");
+  }
+  const auto tokenizer = Tokenizer::parse(json, "many").value();
+  const int32_t open = tokenizer->encode("<").value().front();
+  const int32_t close = tokenizer->encode(">").value().front();
+  EXPECT_EQ(tokenizer->encode("<a><a<aaaaaaaa1000><aaaaaaaa1000").value().front(), 501);
+  EXPECT_EQ(tokenizer->encode("<aaaaaaaa100999>").value(), std::vector<int32_t>{100'999});
+  EXPECT_EQ(tokenizer->encode("<a<a>>").value(), (std::vector<int32_t>{500, 501, close}));
+  EXPECT_EQ(tokenizer->encode(std::string(1 << 20, '<') + "a>").value().back(), 501);
+  EXPECT_EQ(tokenizer->encode("<<a").value(), (std::vector<int32_t>{open, 500}));
+  add(101'000, std::string(1025, '<'));
+  EXPECT_THAT(std::string(Tokenizer::parse(json, "many").status().message()),
+              HasSubstr("an added token of 1025 bytes"));
+}
+
 TEST(Tokenizer, RefusesTextThatIsNoUtf8) {
   const Json all = golden();
   const auto tokenizer = Tokenizer::parse(changed(all, "gpt2"), "gpt2").value();
