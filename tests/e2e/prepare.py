@@ -134,6 +134,41 @@ def moved(program, checkpoint):
     program.expect("and leaves no run", not os.path.exists(os.path.join(program.folder, "other")))
 
 
+def endings(program, python):
+    """What stands between documents, and at the ends of lines."""
+    program.write("lines/a.txt", "x\r\ny")
+    program.write("lines/b.jsonl", '{"text": "the geese"}\r\n')
+    program.write("model/generation_config.json", json.dumps({"eos_token_id": 7, "top_p": 0.5}))
+    made = prepare(program, "lines-out", "lines", "--tokenizer", "model", python=python)
+    tokens = read_shard(os.path.join(program.folder, "lines-out", "train_00000.bin"))[2] if made.returncode == 0 else []
+    with open(os.path.join(SOURCE, "tests/golden/text/tokenizers.json"), encoding="utf-8") as file:
+        vocabulary = json.load(file)["base"]["model"]["vocab"]
+    program.expect("a carriage return is a token, and none behind a line of JSON",
+                   tokens.count(vocabulary["\u010d"]) == 1 and tokens.count(0) == 2, f"{tokens} {made.stderr}")
+    with open(os.path.join(program.folder, "lines-out", "generation_config.json"), encoding="utf-8") as file:
+        program.expect("the end of documents is an end of texts, too",
+                       json.load(file) == {"eos_token_id": [7, 0], "top_p": 0.5})
+    for name in ("tokenizer_config.json", "generation_config.json"):
+        path = os.path.join(program.folder, "model", name)
+        os.rename(path, path + ".aside")
+        os.mkdir(path)
+        program.expect_refusal(f"{name} that cannot be read is named", BAD_DATA, [f"model/{name}", "directory"],
+                               prepare(program, "bad", "in", "--tokenizer", "model", python=python))
+        os.rmdir(path)
+        os.rename(path + ".aside", path)
+    os.remove(os.path.join(program.folder, "model", "generation_config.json"))
+    # A path that is too long cannot be listed by anybody.
+    folder = os.open(program.folder, os.O_RDONLY)
+    for name in ("deep", *["d" * 250] * 20):
+        os.mkdir(name, dir_fd=folder)
+        inner = os.open(name, os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.close(folder)
+    program.expect_refusal("a folder that cannot be listed is named", BAD_DATA, ["deep/ddd", "too long"],
+                           prepare(program, "bad", "in", "deep", "--tokenizer", "model", python=python))
+
+
 def stopped(program, python):
     """Its input never ends."""
     pipe = os.path.join(program.folder, "endless.txt")
@@ -157,7 +192,9 @@ def main():
     program = Program()
     without_library(program)
     if TOKENIZERS_PYTHON:
-        moved(program, with_library(program, TOKENIZERS_PYTHON))
+        checkpoint = with_library(program, TOKENIZERS_PYTHON)
+        endings(program, TOKENIZERS_PYTHON)
+        moved(program, checkpoint)
         stopped(program, TOKENIZERS_PYTHON)
     elif program.failures == 0:
         print("skipped: all but the refusals needs Hugging Face's tokenizers; cmake/install-python-packages.sh "
