@@ -20,11 +20,13 @@ LineFile::~LineFile() {
 }
 
 absl::Status LineFile::open(const std::string& path) {
-  file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   const off_t end = file_ < 0 ? -1 : lseek(file_, 0, SEEK_END);
   if (end < 0)
     return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", strerror(errno)));
   bytes_ = static_cast<size_t>(end);
+  char last = '\n';
+  if (end > 0 && pread(file_, &last, 1, end - 1) == 1 && last != '\n') waiting_ = "\n";
   return absl::OkStatus();
 }
 

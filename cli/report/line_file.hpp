@@ -16,7 +16,8 @@ class LineFile {
   LineFile(const LineFile&) = delete;
   LineFile& operator=(const LineFile&) = delete;
 
-  /// Makes the file if there is none. Unavailable with the reason.
+  /// Makes the file if there is none. A last line without an end, which a machine that stopped may
+  /// have left, gets one before the next line. Unavailable with the reason.
   absl::Status open(const std::string& path);
   void append(const std::string& line);
   size_t bytes() const { return bytes_; }  // In the file.
@@ -24,7 +25,7 @@ class LineFile {
  private:
   int file_ = -1;
   size_t bytes_ = 0;
-  std::string waiting_;  // Whole lines.
+  std::string waiting_;  // Whole lines, after the end of the one before them.
 };
 
 }  // namespace skein::cli

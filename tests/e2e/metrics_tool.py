@@ -65,8 +65,13 @@ def main():
     refused(program, "without the library it says what to install", USAGE,
             ["pip install tensorboardX"], run, "--tensorboard", "curves", modules="without")
     program.write("damaged/metrics.jsonl", "no JSON\n")
-    refused(program, "a damaged row's file is named", BAD_DATA, ["damaged/metrics.jsonl"], "damaged",
+    refused(program, "a file of damaged rows is named", BAD_DATA, ["damaged/metrics.jsonl:1"], "damaged",
             "--tensorboard", "curves")
+    whole = '{"kind": "step", "step": %d, "loss": 1.5}\n'
+    program.write("torn/metrics.jsonl", whole % 1 + '{"kind": "step", "st\n' + whole % 3)
+    shown = show(program, "torn", "--tensorboard", "torn-curves", modules="library")
+    program.expect("a damaged row is left out and said", shown.returncode == 0 and shown.stdout == "2 rows\n" and
+                   "torn/metrics.jsonl:2: " in shown.stderr and shown.stderr.count("\n") == 1, shown.stderr.strip())
     program.finish()
 
 
