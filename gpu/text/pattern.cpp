@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "plans/base/readable_text.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::gpu {
@@ -22,8 +23,13 @@ constexpr uint32_t kMatchSteps = 200;
 /// Steps beyond these that a text has for each of its bytes: very long words take 2. Some 10
 /// million take a second on a slow machine, so that it gives up a few KB in less.
 constexpr uint64_t kByteSteps = 500;
-/// Each try of a match that takes more has so many times the steps of the one before.
+/// Each try of a match that takes more has so many times the steps of the one before, or sees so
+/// many times its bytes.
 constexpr uint64_t kTryGrowth = 8;
+/// Bytes that the first try at a place of the text sees: known tokenizers' pieces are shorter.
+constexpr size_t kWindowBytes = 256;
+/// A step may read all that its try sees. So many bytes take as long as a step at the most.
+constexpr uint64_t kStepBytes = 32;
 constexpr uint32_t kHeapKibMax = 256 << 10;
 
 std::string message_of(int error) {
@@ -52,7 +58,22 @@ size_t behind(std::string_view text, size_t at) {
   return at;
 }
 
-/// Looks for matches in one text.
+/// Where the character that has the byte at `at` begins, or the text ends.
+size_t beginning_of(std::string_view text, size_t at) {
+  while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) --at;
+  return std::min(at, text.size());
+}
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t length = plans::character_bytes(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+/// Looks for matches in one text, which is UTF-8.
 class Matcher {
  public:
   Matcher(const pcre2_code* code, std::string_view text, MatchBudget& budget)
@@ -78,30 +99,46 @@ class Matcher {
   const PCRE2_SIZE* ends() const { return pcre2_get_ovector_pointer(found_.get()); }
 
  private:
-  /// How many steps it took PCRE2 does not say: a match that takes more than all may is tried again
-  /// with more, and the text pays for each try.
+  /// How many steps it took PCRE2 does not say, nor how far it read: a loop that is never left
+  /// reads to the end of the text in one step. A match that takes more steps than all may, or gets
+  /// to the end of what it sees, is tried again with more, and the text pays for each try.
   int find_at(size_t start) {
-    int result = find_within(start, kMatchSteps);
-    for (uint64_t steps = kMatchSteps; result == PCRE2_ERROR_MATCHLIMIT && budget_.steps > 0;) {
-      steps = std::min({steps * kTryGrowth, budget_.steps, uint64_t{UINT32_MAX}});
-      budget_.steps -= steps;
-      result = find_within(start, static_cast<uint32_t>(steps));
+    uint64_t steps = kMatchSteps, window = kWindowBytes;
+    const uint64_t rest = text_.size() - start;
+    while (true) {
+      const int result = find_within(start, window, static_cast<uint32_t>(steps));
+      uint64_t price = 0;
+      if (result == PCRE2_ERROR_MATCHLIMIT) {
+        steps = std::min({steps * kTryGrowth, budget_.steps, uint64_t{UINT32_MAX}});
+        price = steps;
+      } else if (result == PCRE2_ERROR_PARTIAL) {
+        window *= kTryGrowth;
+        price = std::min(window, rest) / kStepBytes * (1 + steps / kMatchSteps);
+      } else {
+        return result;
+      }
+      if (budget_.steps == 0 || price > budget_.steps) {
+        budget_.steps = 0;
+        return PCRE2_ERROR_MATCHLIMIT;
+      }
+      budget_.steps -= price;
     }
-    return result;
   }
-  int find_within(size_t start, uint32_t steps) {
+  /// PCRE2_ERROR_PARTIAL if the result depends on what is behind the `window` bytes from `start`
+  /// on.
+  int find_within(size_t start, uint64_t window, uint32_t steps) {
+    const bool is_rest = window >= text_.size() - start;
+    const size_t end = is_rest ? text_.size() : beginning_of(text_, start + window);
     pcre2_set_match_limit(limits_.get(), steps);
-    const int result = pcre2_match(code_, reinterpret_cast<PCRE2_SPTR>(text_.data()), text_.size(),
-                                   start, options_, found_.get(), limits_.get());
-    const bool is_checked = result >= 0 || result == PCRE2_ERROR_NOMATCH;
-    if (is_checked) options_ |= PCRE2_NO_UTF_CHECK;
-    return result;
+    // What is before `start` is seen, too: an expression may look back.
+    return pcre2_match(code_, reinterpret_cast<PCRE2_SPTR>(text_.data()), end, start,
+                       PCRE2_ANCHORED | PCRE2_NO_UTF_CHECK | (is_rest ? 0 : PCRE2_PARTIAL_HARD),
+                       found_.get(), limits_.get());
   }
 
   const pcre2_code* code_;
   std::string_view text_;
   MatchBudget& budget_;
-  uint32_t options_ = PCRE2_ANCHORED;
   std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> found_;
   std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)> limits_;
 };
@@ -148,6 +185,9 @@ absl::StatusOr<std::unique_ptr<Pattern>> Pattern::compile(const std::string& exp
 
 absl::Status Pattern::cut(std::string_view text, MatchBudget& budget,
                           const std::function<absl::Status(std::string_view)>& take) const {
+  if (!is_utf8(text)) {
+    return absl::InvalidArgumentError(absl::StrCat(compiled_->place, ": the text is no UTF-8"));
+  }
   Matcher matcher(compiled_->code, text, budget);
   if (!matcher.has_memory()) return absl::ResourceExhaustedError("no memory for a match");
   size_t done = 0;   // What has been taken.

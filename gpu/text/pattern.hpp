@@ -13,7 +13,8 @@
 namespace skein::gpu {
 
 /// Steps that all matches in a text may take together, beyond the few that each one has anyway, so
-/// that the time for a text is in proportion to its length. Of one thread.
+/// that the time for a text is in proportion to its length; what they read far ahead counts as
+/// steps, too. Of one thread.
 struct MatchBudget {
   explicit MatchBudget(size_t text_bytes);
   uint64_t steps;

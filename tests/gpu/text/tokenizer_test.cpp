@@ -226,6 +226,45 @@ TEST(Pattern, GivesUpATextThatTakesTooLong) {
   }
 }
 
+/// A loop that gives nothing back reads on to the end of the text at each of its places, in one
+/// step.
+TEST(Pattern, GivesUpATextThatIsReadToItsEndTooOften) {
+  const std::string text(1 << 16, 'a');
+  for (const char* expression : {"[^x]*+x", "(?:[^x]*+x|[^y]*+y)"}) {
+    MatchBudget budget(text.size());
+    budget.steps /= 32;  // All of them take seconds.
+    const absl::Status status = try_to_cut(expression, text, budget);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("65536 bytes of text"));
+    EXPECT_EQ(budget.steps, 0u) << "nothing is left for another match";
+  }
+}
+
+/// What the first try at a place does not see decides where the match ends.
+TEST(Pattern, AMatchMayBeLongAndLookAroundItself) {
+  const auto pieces = [](const std::string& expression, const std::string& text) {
+    std::vector<size_t> bytes;
+    MatchBudget budget(text.size());
+    const auto take = [&bytes](std::string_view piece) {
+      bytes.push_back(piece.size());
+      return absl::OkStatus();
+    };
+    EXPECT_TRUE(Pattern::compile(expression, "here").value()->cut(text, budget, take).ok());
+    return bytes;
+  };
+  for (size_t count = 200; count < 300; ++count) {
+    const std::string blanks(count, ' ');
+    std::string umlauts;
+    for (size_t n = 0; n < count; ++n) umlauts += "\u00e4";
+    EXPECT_EQ(pieces("\\s+(?!\\S)|.", blanks + "b"), (std::vector<size_t>{count - 1, 1, 1}));
+    EXPECT_EQ(pieces("\\s+$", blanks), std::vector<size_t>{count});
+    EXPECT_EQ(pieces("a{" + std::to_string(count) + "}", std::string(2 * count, 'a')),
+              (std::vector<size_t>{count, count}));
+    EXPECT_EQ(pieces("(?<=a)\\p{L}+\\b", "a" + umlauts + " c"),
+              (std::vector<size_t>{1, 2 * count, 2}));
+  }
+}
+
 TEST(Pattern, WordsThatAreMerelyLongAreCut) {
   const std::string words = std::string(100'000, 'a') + " " + std::string(100'000, 'a');
   for (const char* expression :
