@@ -109,14 +109,14 @@ TextSession::Answer TextSession::on_heartbeat(WorkerId from, uint64_t now_us) {
 
 TextSession::Answer TextSession::on_tick(uint64_t now_us) {
   if (has_ended()) return Dropped{DropReason::kStale};
-  std::vector<WorkerId> silent;
-  for (const auto& [id, member] : members_) {
-    if (now_us > member.heard_us + options_.silence_us) silent.push_back(id);
-  }
   if (peer_failure_ && now_us > peer_failure_->told_us + kPeerFailurePatienceUs) {
     const PeerFailure told = *std::exchange(peer_failure_, std::nullopt);
     Answer answer = on_failed(told.from, told.reason, /*is_bad_input=*/false);
     if (has_ended()) return answer;
+  }
+  std::vector<WorkerId> silent;
+  for (const auto& [id, member] : members_) {
+    if (now_us > member.heard_us + options_.silence_us) silent.push_back(id);
   }
   TextDecisions decisions;
   for (const WorkerId worker : silent) {

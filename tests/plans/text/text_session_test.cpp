@@ -260,6 +260,16 @@ TEST_F(TextSessionTest, TurnsAwayWhoIsSilentBeforeItIsNeeded) {
   EXPECT_FALSE(session_->has_ended());
 }
 
+TEST_F(TextSessionTest, LosesOnceWhoFailsUnneededAndIsSilent) {
+  session_.emplace(options(2));
+  (void)session_->on_join(1, join_from("h1"), 0);
+  (void)session_->on_peer_failure(worker(1), "a link broke", 0);
+  EXPECT_TRUE(session_->on_tick(10 * kSecond + 1).decisions().empty());
+  EXPECT_FALSE(session_->has_ended());
+  (void)session_->on_join(2, join_from("h2"), 10 * kSecond);
+  EXPECT_EQ(sent<TextRequest>(session_->on_join(3, join_from("h3"), 10 * kSecond)).size(), 2U);
+}
+
 TEST_F(TextSessionTest, EndsWhereAStepTakesTooLong) {
   begin();
   (void)session_->on_step(std::vector<int32_t>{1}, 0);
