@@ -16,6 +16,9 @@ namespace skein::actors {
 namespace {
 
 constexpr auto kTextTick = std::chrono::milliseconds(200);
+constexpr uint64_t kTextTickUs = 200'000;
+/// What a tick may be late on a busy machine.
+constexpr uint64_t kTickSlackUs = 100'000;
 /// A text has one life.
 constexpr uint64_t kTextTerm = 1;
 
@@ -38,28 +41,34 @@ TextCoordinator::behavior_type text_coordinator(
       },
       [self](const TextLogits& logits) { self->state.on_logits(logits); },
       [self](TickAtom) {
-        TextCoordinatorState& state = self->state;
-        state.links.close_silent(state.now_us());
-        state.apply(state.session->on_tick(state.now_us()));
+        self->state.on_tick();
         self->delayed_send(self, kTextTick, TickAtom::value);
       },
       [self](EndAtom) { self->state.end(); },
   };
 }
 
-uint64_t TextCoordinatorState::now_us() const { return to_us(self->clock().now()); }
+uint64_t TextCoordinatorState::now_us() {
+  const uint64_t now = clock->now_us(to_us(self->clock().now()));
+  session->on_own_pause(clock->take_pause_us(), now);
+  return now;
+}
 
 void TextCoordinatorState::start(TextCoordinatorConfig new_config) {
   config = std::move(new_config);
   session.emplace(config.session);
+  clock.emplace(kTextTickUs, kTickSlackUs, to_us(self->clock().now()));
   config.plane->identify({config.joined.run, {}, kTextTerm});
   config.plane->set_plan_secret({plans::kTextGeneration, config.session.secret});
 }
 
 void TextCoordinatorState::on_opened(const PeerOpened& opened) {
   links.open(opened.peer, opened.link, opened.role, now_us());
-  if (opened.role == net::schema::Role::WORKER && !leaves) return;
-  opened.link->send(net::encode({}, net::Refused{"text is drawn here; there is no run", ""}));
+  const bool is_worker = opened.role == net::schema::Role::WORKER;
+  if (is_worker && !leaves) return;
+  const char* why = is_worker ? "the text has ended; start again for another one"
+                              : "text is drawn here; there is no run";
+  opened.link->send(net::encode({}, net::Refused{why, ""}));
   opened.link->close();
 }
 
@@ -94,14 +103,14 @@ void TextCoordinatorState::on_message(const PeerMessage& message) {
 }
 
 void TextCoordinatorState::on_heartbeat(plans::WorkerId worker, const net::Heartbeat& heartbeat) {
-  const uint64_t now = now_us();
-  apply(session->on_heartbeat(worker, now));
-  links.send(head_for(worker), net::HeartbeatAck{heartbeat.sent_us, now});
+  apply(session->on_heartbeat(worker, now_us()));
+  links.send(head_for(worker), net::HeartbeatAck{heartbeat.sent_us, to_us(self->clock().now())});
 }
 
 void TextCoordinatorState::on_closed(const PeerClosed& closed) {
   const plans::WorkerId worker = links.close(closed.peer);
   if (worker.value != 0) {
+    (void)now_us();  // A pause of our own may be why.
     apply(session->on_lost(worker, std::string(closed.why.message())));
   }
   if (leaves && links.workers().empty()) config.on_left();
@@ -116,6 +125,13 @@ void TextCoordinatorState::on_logits(const TextLogits& logits) {
   arrived = logits;
   apply(session->on_logits(logits.step));
   arrived = {};
+}
+
+void TextCoordinatorState::on_tick() {
+  const uint64_t now = now_us();
+  links.close_silent(now);
+  apply(session->on_tick(now));
+  clock->on_tick(to_us(self->clock().now()));
 }
 
 void TextCoordinatorState::end() {

@@ -18,6 +18,7 @@
 #include "net/codec/membership.hpp"
 #include "net/data/data_plane.hpp"
 #include "plans/base/event_rate.hpp"
+#include "plans/coordinator/awake_clock.hpp"
 #include "plans/text/text_session.hpp"
 
 namespace skein::actors {
@@ -70,13 +71,15 @@ struct TextCoordinatorState {  // Owned by one actor; touched only from its hand
   TextCoordinator::stateful_pointer<TextCoordinatorState> self = nullptr;
   TextCoordinatorConfig config;
   std::optional<plans::TextSession> session;
+  std::optional<plans::AwakeClock> clock;
   WorkerLinks links;
   plans::EventRate rejections;
   plans::DropCounts dropped;
   TextLogits arrived;   // Those of the newest step that has ended.
   bool leaves = false;  // The workers have been told to.
 
-  uint64_t now_us() const;
+  /// By `clock`; tells the session of a pause that it finds.
+  uint64_t now_us();
   void start(TextCoordinatorConfig new_config);
   void on_opened(const PeerOpened& opened);
   void on_message(const PeerMessage& message);
@@ -84,6 +87,7 @@ struct TextCoordinatorState {  // Owned by one actor; touched only from its hand
   void on_closed(const PeerClosed& closed);
   void on_rejected(const PeerRejected& rejected);
   void on_logits(const TextLogits& logits);
+  void on_tick();
   void end();
   void apply(plans::TextSession::Answer answer);
 

@@ -15,6 +15,8 @@ constexpr uint64_t kPeerFailurePatienceUs = 2'000'000;
 /// A worker that lives may be stuck in its step: of the largest models one on processors takes
 /// minutes.
 constexpr uint64_t kStepMaxUs = 600'000'000;
+/// A shorter pause of our own makes nobody give us up.
+constexpr uint64_t kTellPauseUs = 1'000'000;
 
 }  // namespace
 
@@ -96,8 +98,15 @@ TextSession::Answer TextSession::on_lost(WorkerId worker, const std::string& why
     members_.erase(worker);
     return TextDecisions();
   }
-  return end(absl::UnavailableError(
-      absl::StrCat(name_of(worker), " is lost, and the text ends here: ", why, "; draw it again")));
+  return end(absl::UnavailableError(absl::StrCat(name_of(worker),
+                                                 " is lost, and the text ends here: ", why,
+                                                 pause_text(), "; draw it again")));
+}
+
+void TextSession::on_own_pause(uint64_t paused_us, uint64_t now_us) {
+  if (paused_us < kTellPauseUs) return;
+  own_pause_us_ += paused_us;
+  own_pause_end_us_ = now_us;
 }
 
 TextSession::Answer TextSession::on_heartbeat(WorkerId from, uint64_t now_us) {
@@ -114,6 +123,7 @@ TextSession::Answer TextSession::on_tick(uint64_t now_us) {
     Answer answer = on_failed(told.from, told.reason, /*is_bad_input=*/false);
     if (has_ended()) return answer;
   }
+  if (now_us > own_pause_end_us_ + options_.silence_us) own_pause_us_ = 0;
   std::vector<WorkerId> silent;
   for (const auto& [id, member] : members_) {
     if (now_us > member.heard_us + options_.silence_us) silent.push_back(id);
@@ -226,6 +236,11 @@ TextDecisions TextSession::cut() {
 std::string TextSession::name_of(WorkerId worker) const {
   const JoinRequest& join = members_.at(worker).join;
   return absl::StrCat("w", worker.value, " (", join.device, " on ", join.host_name, ")");
+}
+
+std::string TextSession::pause_text() const {
+  if (own_pause_us_ == 0) return "";
+  return absl::StrCat(", after this process was paused for ", own_pause_us_ / 1'000'000, " s");
 }
 
 }  // namespace skein::plans

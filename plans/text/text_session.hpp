@@ -58,7 +58,8 @@ using TextDecisions = std::vector<TextDecision>;
 ///   6 ended      a worker has failed or is lost from 2 on, unless it has no layers, or the input
 ///                is bad, or the model does not fit
 ///
-/// Times are of one steady clock, in microseconds. An event that is dropped has changed nothing.
+/// Times are of one clock that stands still while this process does, in microseconds. An event that
+/// is dropped has changed nothing.
 class TextSession {
  public:
   struct Options {
@@ -81,6 +82,8 @@ class TextSession {
   /// It does not reach the next one, which may be lost: that is waited for a moment, as it says
   /// more.
   Answer on_peer_failure(WorkerId from, const std::string& reason, uint64_t now_us);
+  /// This process did nothing for so long, which no clock that events are told by has in it.
+  void on_own_pause(uint64_t paused_us, uint64_t now_us);
   /// Its connection has ended.
   Answer on_lost(WorkerId worker, const std::string& why);
   Answer on_heartbeat(WorkerId from, uint64_t now_us);
@@ -108,6 +111,7 @@ class TextSession {
   TextDecisions cut();
   std::vector<LayerRoom> rooms() const;
   std::string name_of(WorkerId worker) const;
+  std::string pause_text() const;
 
   Options options_;
   Phase phase_ = Phase::kGathering;
@@ -122,6 +126,8 @@ class TextSession {
     uint64_t told_us = 0;
   };
   std::optional<PeerFailure> peer_failure_;  // The first one.
+  uint64_t own_pause_us_ = 0;                // Those that workers may have taken for a loss,
+  uint64_t own_pause_end_us_ = 0;            // and when the last one was over.
   uint64_t watched_step_ = 0;                // That was under way at the last tick,
   uint64_t watched_us_ = 0;                  // and since when.
 };

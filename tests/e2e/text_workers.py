@@ -14,6 +14,7 @@ from stranger import Stranger  # noqa: E402
 
 TROUBLE, USAGE, BAD_DATA = 1, 2, 3
 PATIENCE = 60
+SILENCE_SECONDS = 10  # elastic.heartbeat_timeout_seconds
 
 
 class Drawing:
@@ -136,6 +137,27 @@ def deserted(program, words):
     drawing.finish()
 
 
+def paused(program, words):
+    """One of two that draw is stopped for longer than silence may last: here a worker, there who draws."""
+    drawings = [Drawing(program, [*words[:-2], "--tokens", "1000000"], 1) for _ in range(2)]
+    for drawing in drawings:
+        drawing.join()
+        drawing.process.stdout.read(100)
+    stopped = [drawings[0].workers[0], drawings[1].process]
+    for process in stopped:
+        process.send_signal(signal.SIGSTOP)
+    time.sleep(SILENCE_SECONDS + 2)
+    for process in stopped:
+        process.send_signal(signal.SIGCONT)
+    _, errors, _ = drawings[0].finish()
+    said = drawings[0].workers[0].stderr.read()
+    program.expect("a worker that was paused is not told of runs", "is lost" in errors and
+                   "there is no run" not in said, f"{errors.strip()} {said.strip()}")
+    _, errors, _ = drawings[1].finish()
+    program.expect("who draws says that it was paused itself", "is lost" in errors and
+                   "after this process was paused for" in errors, errors.strip())
+
+
 def strange(program, words, run):
     drawing = Drawing(program, words, 1)
     stranger = Stranger(drawing.address, "viewer")
@@ -186,6 +208,7 @@ def main():
     leaving(program, words)
     lost(program, words)
     deserted(program, words)
+    paused(program, words)
     strange(program, words, folder)
     program.finish()
 

@@ -308,5 +308,21 @@ TEST_F(TextSessionTest, LosesAWorkerThatSaysNothing) {
       << "others are still awaited";
 }
 
+TEST_F(TextSessionTest, SaysThatItWasPausedBeforeAWorkerWasLost) {
+  begin();
+  session_->on_own_pause(12 * kSecond + 1, 3 * kSecond);
+  EXPECT_THAT(end_of(session_->on_lost(worker(2), "it closed its connection")),
+              HasSubstr("closed its connection, after this process was paused for 12 s; draw"));
+  begin();
+  session_->on_own_pause(kSecond / 2, 3 * kSecond);
+  EXPECT_THAT(end_of(session_->on_lost(worker(2), "gone")), Not(HasSubstr("paused")));
+  begin();
+  session_->on_own_pause(12 * kSecond, 3 * kSecond);
+  for (const size_t i : {1, 2}) (void)session_->on_heartbeat(worker(i), 14 * kSecond);
+  (void)session_->on_tick(14 * kSecond);
+  EXPECT_THAT(end_of(session_->on_lost(worker(2), "gone")), Not(HasSubstr("paused")))
+      << "workers have been heard of since";
+}
+
 }  // namespace
 }  // namespace skein::plans
