@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "plans/base/status_macros.hpp"
 #include "plans/collectives/reducer_kind.hpp"
 #include "plans/job/byte_vocabulary.hpp"
@@ -197,19 +198,25 @@ absl::Status check_optimizer(const JobSpec& job) {
                 "must be in [0, 1]");
 }
 
+template <class Value>
+std::string listed(const std::vector<Value>& values) {
+  return absl::StrCat("[", absl::StrJoin(values, ", "), "]");
+}
+
 absl::Status check_mixture(const DataSpec& data) {
   const size_t sources = data.mixture.size();
   const bool has_weights = !data.weights.empty();
-  SKEIN_RETURN_IF_ERROR(expect(sources == 0 || data.dataset != "kjv", "data.mixture", sources,
+  const std::string mixture = listed(data.mixture);
+  SKEIN_RETURN_IF_ERROR(expect(sources == 0 || data.dataset != "kjv", "data.mixture", mixture,
                                "sources go with data.dataset = \"text\" or \"tokens\""));
-  SKEIN_RETURN_IF_ERROR(expect(sources == 0 || data.path.empty(), "data.mixture", sources,
+  SKEIN_RETURN_IF_ERROR(expect(sources == 0 || data.path.empty(), "data.mixture", mixture,
                                "sources stand for data.path; leave that out"));
   for (const std::string& path : data.mixture) {
     SKEIN_RETURN_IF_ERROR(expect(!path.empty(), "data.mixture", "\"\"", "names no file"));
   }
-  SKEIN_RETURN_IF_ERROR(expect(!has_weights || data.weights.size() == sources, "data.weights",
-                               data.weights.size(),
-                               "numbers must be one for each of data.mixture"));
+  SKEIN_RETURN_IF_ERROR(expect(
+      !has_weights || data.weights.size() == sources, "data.weights", listed(data.weights),
+      absl::StrCat("must be one number for each of the ", sources, " in data.mixture").c_str()));
   if (!has_weights) return absl::OkStatus();
   absl::Status weights = SampleMixture::make(data.weights, /*seed=*/0).status();
   if (weights.ok()) return weights;
