@@ -35,6 +35,10 @@ bool gives_whole_model(const std::set<std::string>& names) {
 }
 
 ModelClaim compare_claim(const JobKey& key, plans::JobSpec given, plans::JobSpec folder) {
+  // Where all products have biases, the folder says nothing of these.
+  const bool denies_bias = key.full_name() == "model.qkv_bias" && !given.model.has_qkv_bias &&
+                           plans::qkv_has_bias(folder.model);
+  if (denies_bias) return ModelClaim::kOther;
   if (key.get(given) == key.get(folder)) return ModelClaim::kSame;
   // A name stands for choices, and those of a mixture are of no family.
   const bool is_of_mixture = key.full_name() == "model.name" && gpu::is_mixture(folder.model);

@@ -71,7 +71,8 @@ OrderedJson own_config(const plans::ModelSpec& model) {
   config["mlp"] = model.mlp;
   config["bias"] = model.has_bias;
   config["position_embedding_type"] = model.position_embedding_type;
-  config["qkv_bias"] = model.has_qkv_bias;
+  // Where all products have biases, "false" would deny what these have.
+  if (model.has_qkv_bias || !model.has_bias) config["qkv_bias"] = model.has_qkv_bias;
   config["num_key_value_heads"] = plans::kv_heads(model);
   config["head_dim"] = plans::head_size(model);
   config["rope_theta"] = model.rope_theta;

@@ -284,6 +284,8 @@ TEST_F(JobFile, KeysMaySayTheSameOfAFoldersModelInOtherWords) {
   for (const auto& [other, means] : others) {
     EXPECT_THAT(trouble(text + other + "\n", from), HasSubstr(means)) << other;
   }
+  EXPECT_THAT(trouble(text + "qkv_bias = false\n", from), HasSubstr("it is true in"))
+      << "all products of the folder's model have biases";
   // The last word counts, and what it says in other words leaves nothing of those before it.
   EXPECT_EQ(load(text + "head_dim = 32\n", {from[0], {"model.head_dim", "16"}}).value().spec,
             plain->spec);
@@ -395,8 +397,11 @@ TEST_F(JobFile, APathGoesWithADatasetThatReadsIt) {
     all.emplace_back(key, value);
     return all;
   };
-  EXPECT_THAT(trouble("", with("data.path", "c.bin")), HasSubstr("stand for data.path"));
-  EXPECT_THAT(trouble("", with("data.weights", "1")), HasSubstr("one for each of data.mixture"));
+  EXPECT_THAT(trouble("", with("data.path", "c.bin")),
+              HasSubstr("data.mixture = [a.bin, b.bin]: sources stand for data.path"));
+  EXPECT_THAT(
+      trouble("", with("data.weights", "1")),
+      HasSubstr("data.weights = [1]: must be one number for each of the 2 in data.mixture"));
   EXPECT_THAT(trouble("", with("data.weights", "1,0")), HasSubstr("must be above 0"));
   EXPECT_THAT(trouble("", {{"data.mixture", "a.bin"}}), HasSubstr("data.dataset"));
   EXPECT_THAT(trouble("", {{"data.mixture", "[\"a.bin\" b]"}}), HasSubstr("a list of strings"));
