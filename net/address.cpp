@@ -11,9 +11,10 @@ absl::StatusOr<HostPort> parse_address(const std::string& address) {
   HostPort result;
   if (colon != std::string::npos && colon > 0) {
     result.host = address.substr(0, colon);
+    const bool is_one = result.host.find_first_of(", \t\r\n") == std::string::npos;
     const char* end = address.data() + address.size();
     const auto [stop, error] = std::from_chars(address.data() + colon + 1, end, result.port);
-    if (error == std::errc() && stop == end) return result;
+    if (is_one && error == std::errc() && stop == end) return result;
   }
   return absl::InvalidArgumentError(
       absl::StrCat("\"", address, "\" is no address; expected host:port, as in 127.0.0.1:29400"));

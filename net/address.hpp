@@ -12,7 +12,8 @@ struct HostPort {
   std::string host;
   uint16_t port = 0;
 };
-/// InvalidArgument   if there is no port, it is no number, or the host is empty.
+/// InvalidArgument   if there is no port, it is no number, or the host is empty or has a comma or a
+///                   blank, as several addresses have.
 absl::StatusOr<HostPort> parse_address(const std::string& address);
 
 /// All interfaces of a machine: 0.0.0.0, [::] and "*".

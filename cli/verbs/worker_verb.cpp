@@ -93,6 +93,10 @@ absl::StatusOr<actors::WorkerOptions> worker_options(const WorkerArguments& argu
 absl::Status check_addresses(const WorkerArguments& arguments) {
   std::set<std::string> seen;
   for (const std::string& address : arguments.join) {
+    if (absl::StrContains(address, ',')) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--join ", address, ": give --join once for each coordinator"));
+    }
     if (auto parsed = net::parse_address(address); !parsed.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("--join: ", std::string(parsed.status().message())));

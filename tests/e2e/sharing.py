@@ -197,6 +197,9 @@ def refusals(program):
     result = program.run("train", SMALL_JOB, SMALL_JOB, "--job.dump_folder", dump)
     program.expect("a job that is given twice is refused", result.returncode == 2 and "twice" in result.stderr,
                    result.stderr)
+    result = program.run("worker", "--join", "127.0.0.1:1,127.0.0.1:2")
+    program.expect("two addresses in one --join are refused", result.returncode == 2 and
+                   "give --join once for each" in result.stderr, result.stderr)
     result = program.run("coordinator", SMALL_JOB, two, "--job.dump_folder", dump)
     program.expect("a coordinator runs one job", result.returncode == 2 and
                    "start one for each" in result.stderr, result.stderr)

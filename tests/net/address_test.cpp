@@ -12,8 +12,8 @@ TEST(Address, TakesHostAndPortApart) {
   EXPECT_EQ(address->host, "127.0.0.1");
   EXPECT_EQ(address->port, 29400);
   EXPECT_EQ(parse_address("[::1]:1")->host, "[::1]");
-  for (const char* text :
-       {"", "host", ":1", "host:", "host:x", "host:1x", "host:65536", "host:-1"}) {
+  for (const char* text : {"", "host", ":1", "host:", "host:x", "host:1x", "host:65536", "host:-1",
+                           "a:1,b:1", "a,b:1", "a:1 b:1", " a:1", "a b:1"}) {
     EXPECT_FALSE(parse_address(text).ok()) << text;
   }
 }
