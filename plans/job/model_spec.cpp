@@ -39,6 +39,7 @@ struct PublishedFlavor {
   double rope_factor;  // That of "llama3"; 1: positions are not scaled.
   bool tied_head;
 };
+// SmolLM is not SmolLM2, whose theta is 100000 and which has 8192 positions.
 constexpr std::array kPublishedFlavors = {
     PublishedFlavor{
         {"tinyllama-1.1b", 32000, 22, 32, 2048}, "llama", 4, 5632, 2048, 1e-5, 10000, 1, false},

@@ -1,5 +1,6 @@
 // What published models say of themselves in config.json is read, is what the flavor of that name
-// has, and has as many parameters as was published.
+// has, and has as many parameters as was published. SmolLM's are read, not remembered: from the
+// config.json of HuggingFaceTB/SmolLM-135M-Instruct and SmolLM-360M. SmolLM2 has another theta.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
