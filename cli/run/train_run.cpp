@@ -15,6 +15,7 @@
 #include "cli/config/text_file.hpp"
 #include "cli/run/exit_codes.hpp"
 #include "cli/run/two_observers.hpp"
+#include "gpu/checkpoint/byte_tokens.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/text_files.hpp"
 #include "gpu/data/token_source.hpp"
@@ -147,6 +148,7 @@ absl::StatusOr<std::vector<gpu::TextFile>> text_files_of(const plans::JobSpec& j
   for (const std::string& folder : {job.model_from, start.checkpoint_path}) {
     if (!folder.empty()) folders.push_back(folder);
   }
+  SKEIN_RETURN_IF_ERROR(gpu::check_bytes_are_tokens(folders, job.data));
   SKEIN_RETURN_IF_ERROR(gpu::check_same_tokens(folders, job.data));
   for (std::string& folder : gpu::token_folders(job.data)) folders.push_back(std::move(folder));
   return gpu::find_text_files(folders);
@@ -255,10 +257,10 @@ absl::Status TrainRun::prepare() {
     if (!job_.spec.model_from.empty() && !options_.only_profiles) {
       SKEIN_ASSIGN_OR_RETURN(weights, gpu::WeightsFolder::open(job_.spec.model_from));
       SKEIN_RETURN_IF_ERROR(weights->check_use(job_.spec.model));
-      SKEIN_RETURN_IF_ERROR(weights->check_finite());
     }
     SKEIN_ASSIGN_OR_RETURN(const std::vector<gpu::TextFile> text_files,
                            text_files_of(job_.spec, *coordinating.start));
+    if (weights) SKEIN_RETURN_IF_ERROR(weights->check_finite());  // Last: it reads all of them.
     SKEIN_ASSIGN_OR_RETURN(folder_, make_run_folder(job_));
     is_new_ = true;
     SKEIN_RETURN_IF_ERROR(gpu::keep_text_files(text_files, folder_.path));

@@ -16,6 +16,7 @@
 #include "cli/verbs/eval_data.hpp"
 #include "cli/verbs/model_memory.hpp"
 #include "cli/verbs/model_text.hpp"
+#include "gpu/checkpoint/byte_tokens.hpp"
 #include "gpu/checkpoint/model_source.hpp"
 #include "gpu/checkpoint/text_files.hpp"
 #include "gpu/data/token_data.hpp"
@@ -64,8 +65,8 @@ absl::StatusOr<std::unique_ptr<gpu::TokenData>> open_data(const plans::DataSpec&
 
 /// What the tokens of the data stand for. A tokenizer that is not followed leaves that unknown.
 absl::StatusOr<ModelText> text_of(const plans::DataSpec& data, const gpu::ModelSource& source) {
+  if (data.dataset != "tokens") return ModelText::bytes();
   constexpr int64_t kBytes = 256;
-  if (data.dataset != "tokens") return ModelText::open("", kBytes, /*is_numbers=*/false);
   const int64_t vocab_size = source.model().vocab_size;
   auto text = ModelText::open(source.folder(), std::max(vocab_size, kBytes + 1), false);
   return absl::IsInvalidArgument(text.status()) ? ModelText::open("", vocab_size, true) : text;
@@ -202,6 +203,7 @@ absl::Status evaluate(const EvalOptions& options, std::ostream& out) {
   const auto read_beside = [&](const gpu::ModelSource& source) -> absl::Status {
     SKEIN_ASSIGN_OR_RETURN(found, find_eval_data(source.folder(), options.data));
     SKEIN_ASSIGN_OR_RETURN(text, text_of(found.spec, source));
+    SKEIN_RETURN_IF_ERROR(gpu::check_bytes_are_tokens({source.folder()}, found.spec));
     return gpu::check_same_tokens({source.folder()}, found.spec);
   };
   SKEIN_ASSIGN_OR_RETURN(const gpu::ModelSource source,

@@ -52,6 +52,13 @@ absl::StatusOr<ModelText> ModelText::open(const std::string& folder, int64_t voc
   return made;
 }
 
+ModelText ModelText::bytes() {
+  ModelText made;
+  made.kind_ = Kind::kBytes;
+  made.vocab_size_ = kByteVocabulary;
+  return made;
+}
+
 absl::StatusOr<std::vector<int32_t>> ModelText::encode(const std::string& prompt) const {
   std::vector<int32_t> tokens;
   if (kind_ == Kind::kTokenizer) {

@@ -20,6 +20,9 @@ class ModelText {
   static absl::StatusOr<ModelText> open(const std::string& folder, int64_t vocab_size,
                                         bool is_numbers);
 
+  /// Each token is a byte; no file is looked for.
+  static ModelText bytes();
+
   bool is_numbers() const { return kind_ == Kind::kNumbers; }
   /// The tokens of a prompt, at least one. InvalidArgument if it is no text, no numbers, or has a
   /// token that the model has not.

@@ -186,6 +186,13 @@ def too_large(program):
             "generate", "long/model", "--tokens", "10000000")
 
 
+def diverge(folder):
+    """Makes the last weights no numbers."""
+    with open(os.path.join(folder, "model.safetensors"), "r+b") as file:
+        file.seek(-4, os.SEEK_END)
+        file.write(b"\xff" * 4)
+
+
 def export(program, folder, words):
     """The model alone says what the checkpoint does."""
     spoken = program.run(*words).stdout
@@ -200,6 +207,10 @@ def export(program, folder, words):
         again = program.run("generate", out, *words[2:])
         program.expect(f"the model in {out} file(s) speaks as the checkpoint",
                        again.stdout == spoken != "", again.stderr.strip())
+        whole = program.run("verify", out)
+        program.expect(f"verify looks at the model in {out} file(s)", whole.returncode == 0 and
+                       "weights are there and finite" in whole.stdout and
+                       whole.stdout.count("\n") == 1, whole.stdout + whole.stderr)
     # As some published models: only config.json has the end token.
     model = os.path.join(program.folder, "one")
     os.remove(os.path.join(model, "generation_config.json"))
@@ -260,7 +271,18 @@ def tokenized(program):
     program.expect("eval knows the bytes of tokens",
                    abs(judged["bytes"] / judged["tokens"] - per_token) < 0.1 * per_token,
                    str(judged["bytes"] / judged["tokens"]))
+    refused(program, "bytes are no data for a model with a tokenizer", USAGE,
+            ["tokenizer.json", "give token files"], "eval", run, "--data.dataset", "text",
+            "--data.path", "licence.txt")
     export(program, folder, words)
+    diverge(os.path.join(program.folder, "one"))
+    refused(program, "verify names weights of a model that are no numbers", BAD_DATA, ["finite"],
+            "verify", "one")
+    again, none = program.train("bytes", "--model.from", "one", "--data.path", "licence.txt",
+                                "--model.vocab_size", "328", "--model.n_embd", "96")
+    program.expect_refusal("bytes are no data to begin with such a model, which costs no look at "
+                           "its weights", USAGE, ["tokenizer.json", "give token files"], again)
+    program.expect("and nothing is written", none is None, none)
     whole = program.run("verify", folder)
     with open(os.path.join(folder, "tokenizer.json"), "a", encoding="utf-8") as file:
         file.write(" ")
