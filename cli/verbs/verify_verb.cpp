@@ -1,37 +1,74 @@
 #include "cli/verbs/verify_verb.hpp"
 
+#include <filesystem>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/checkpoint_names.hpp"
+#include "gpu/checkpoint/weights_folder.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::cli {
 namespace {
 
+namespace fs = std::filesystem;
+
+std::string text_of(const plans::ModelSpec& model) {
+  return absl::StrCat(plans::parameter_count(model), " parameters (", model.layers,
+                      " blocks of width ", model.channels, ", vocabulary ", model.vocab_size, ")");
+}
+
 absl::Status describe_whole(const std::string& folder, std::ostream& out) {
   SKEIN_ASSIGN_OR_RETURN(const auto reader, gpu::CheckpointReader::open(folder));
   const plans::ModelSpec& model = reader->model();
   const gpu::TrainerState& state = reader->trainer_state();
-  out << folder << ": all digests agree; " << plans::parameter_count(model) << " parameters ("
-      << model.layers << " blocks of width " << model.channels << ", vocabulary "
-      << model.vocab_size << "), after " << state.steps_done << " steps and " << state.samples_done
-      << " samples, loss " << state.loss << std::endl;
+  out << folder << ": all digests agree; " << text_of(model) << ", after " << state.steps_done
+      << " steps and " << state.samples_done << " samples, loss " << state.loss << std::endl;
+  return absl::OkStatus();
+}
+
+/// A run that is under way deletes older checkpoints.
+bool is_there(const std::string& folder) {
+  std::error_code error;
+  return fs::exists(fs::path(folder) / gpu::kCompleteName, error);
+}
+
+/// A folder as `skein export` and others make it.
+bool has_weights_only(const std::string& path) {
+  std::error_code error;
+  return fs::exists(fs::path(path) / gpu::kConfigName, error) && !is_there(path);
+}
+
+/// It has no digests.
+absl::Status verify_weights(const std::string& path, std::ostream& out) {
+  SKEIN_ASSIGN_OR_RETURN(const auto weights, gpu::WeightsFolder::open(path));
+  SKEIN_RETURN_IF_ERROR(weights->check_finite());
+  out << path << ": no checkpoint, but a model's folder; all weights are there and finite; "
+      << text_of(weights->model()) << std::endl;
   return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::Status verify_checkpoints(const std::string& path, std::ostream& out) {
+  if (has_weights_only(path)) return verify_weights(path, out);
   SKEIN_ASSIGN_OR_RETURN(const std::vector<std::string> folders, gpu::complete_checkpoints(path));
-  size_t fault_count = 0;
+  size_t fault_count = 0, looked_at = 0;
   for (const std::string& folder : folders) {
     const std::vector<std::string> faults = gpu::find_faults(folder);
+    const absl::Status told = faults.empty() ? describe_whole(folder, out) : absl::OkStatus();
+    const bool is_gone = (!faults.empty() || !told.ok()) && !is_there(folder);
+    if (is_gone) continue;
+    SKEIN_RETURN_IF_ERROR(told);
     for (const std::string& fault : faults) out << fault << std::endl;
     fault_count += faults.size();
-    if (faults.empty()) {
-      SKEIN_RETURN_IF_ERROR(describe_whole(folder, out));
-    }
+    ++looked_at;
+  }
+  if (looked_at == 0) {
+    return absl::UnavailableError(
+        absl::StrCat(path, ": its checkpoints were deleted meanwhile; verify it again"));
   }
   if (fault_count == 0) return absl::OkStatus();
   return absl::DataLossError(

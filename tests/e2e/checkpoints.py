@@ -113,6 +113,39 @@ def resumed(program):
                    verified.stdout)
 
 
+def deleted_meanwhile(program):
+    """verify reads a run that deletes an older checkpoint after it has been listed."""
+    _, run = program.train("live", "--training.steps", "6", "--checkpoint.interval", "3")
+    folders = sorted(glob.glob(os.path.join(run, "checkpoint", "step-????????")))
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    filled = 0
+    try:
+        while True:
+            filled += os.write(writing, b" ")
+    except BlockingIOError:
+        pass
+    os.set_blocking(writing, True)
+    # It waits with the line for the newest one until the pipe is read.
+    with subprocess.Popen([program.skein, "verify", run], cwd=program.folder, stdout=writing,
+                          stderr=subprocess.PIPE, text=True) as verify:
+        os.close(writing)
+        wait_until(lambda: waits_to_write(verify.pid), 10)
+        for folder in folders[:-1]:
+            os.rename(folder, folder + ".deleted.tmp")
+        with os.fdopen(reading, encoding="utf-8") as file:
+            said = file.read()[filled:]
+        errors = verify.stderr.read()
+    program.expect("verify: a checkpoint that is deleted meanwhile is not damaged",
+                   len(folders) > 1 and verify.returncode == 0 and said.count("\n") == 1 and
+                   os.path.basename(folders[-1]) in said, f"{folders} {said} {errors}")
+
+
+def waits_to_write(process):
+    with open(f"/proc/{process}/wchan", encoding="utf-8") as file:
+        return "pipe" in file.read()
+
+
 def join_elsewhere(program, run):
     """A worker that has another file system where the run folder is."""
     mount = f"mount -t tmpfs none '{run.dump}' && exec \"$@\""
@@ -218,6 +251,7 @@ def main():
     damaged(program, keep=2)
     damaged(program, keep=1)
     resumed(program)
+    deleted_meanwhile(program)
     elsewhere(program)
     loaded_elsewhere(program)
     zombies(program)
