@@ -111,6 +111,12 @@ absl::Status generate(const GenerateOptions& options, std::ostream& out) {
   SKEIN_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, text.encode(options.prompt));
   const auto prompt_tokens = static_cast<int64_t>(tokens.size());
   const int64_t window = std::min(source.positions(), prompt_tokens + options.tokens);
+  if (prompt_tokens > window) {
+    const int64_t seen = prompt_tokens - gpu::context_begin(prompt_tokens, window);
+    actors::print_error_line(absl::StrCat("skein: the prompt has ", prompt_tokens,
+                                          " tokens, and the model has been trained for ", window,
+                                          " positions: it sees the last ", seen, " of them"));
+  }
   const DecodingNeed need = {source.model(), window,
                              added_max(prompt_tokens, window, options.tokens)};
   SKEIN_ASSIGN_OR_RETURN(auto sampler, Sampler::create(source, need, options));

@@ -67,7 +67,7 @@ std::optional<int64_t> ModelSource::trained_seq_len() const {
   if (weights_) return std::nullopt;
   const TrainerState& state = checkpoint_->trainer_state();
   // Before the first step the weights are those that training begins with.
-  if (state.steps_done == 0) return std::nullopt;
+  if (state.steps_done == 0 || state.positions > state.seq_len) return std::nullopt;
   return std::clamp<int64_t>(state.seq_len, 1, model().positions);
 }
 

@@ -27,9 +27,11 @@ class ModelSource {
 
   const std::string& folder() const { return folder_; }
   const plans::ModelSpec& model() const;
-  /// Tokens of the samples that it has been trained with here; none if it has not been.
+  /// Tokens of the samples that it has been trained with here; none if it has not been, or if the
+  /// weights that training began with know more positions.
   std::optional<int64_t> trained_seq_len() const;
-  /// Positions that the model has been trained for: later ones have learned nothing.
+  /// Positions that the model has been trained for, here or before: later ones have learned
+  /// nothing.
   int64_t positions() const { return trained_seq_len().value_or(model().positions); }
   /// Tells whether the folder of this name on another machine is the same model, by config.json,
   /// the names and sizes of weights, and what COMPLETE says of a checkpoint. Unavailable if these

@@ -19,6 +19,7 @@ TrainerState trainer_state_after(const plans::JobSpec& job, uint64_t steps_done)
   state.steps_done = steps_done;
   state.samples_done = steps_done * static_cast<uint64_t>(job.training.global_batch_size);
   state.seq_len = job.training.seq_len;
+  state.positions = job.model_from.empty() ? 0 : job.model.positions;
   state.seed = job.debug.seed;
   return state;
 }
@@ -27,6 +28,7 @@ nlohmann::ordered_json to_json(const TrainerState& state) {
   return {{"steps_done", state.steps_done},
           {"samples_done", state.samples_done},
           {"seq_len", state.seq_len},
+          {"positions", state.positions},
           {"seed", state.seed},
           {"data_bytes", state.data_bytes},
           {state.has_digest_of_tokens ? kTokensDigest : kDigest, state.data_digest},
@@ -41,6 +43,8 @@ absl::StatusOr<TrainerState> read_trainer_state(const std::string& folder) {
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "steps_done", state.steps_done));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "samples_done", state.samples_done));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "seq_len", state.seq_len));
+  // An older release has not written it.
+  SKEIN_RETURN_IF_ERROR(take_optional(json, path, "positions", state.positions));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "seed", state.seed));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "data_bytes", state.data_bytes));
   state.has_digest_of_tokens = json.contains(kTokensDigest);

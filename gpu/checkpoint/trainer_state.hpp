@@ -14,7 +14,10 @@ namespace skein::gpu {
 struct TrainerState {
   uint64_t steps_done = 0;    // Committed steps; the next one is step number `steps_done`.
   uint64_t samples_done = 0;  // Position in the data order.
-  int64_t seq_len = 0;        // Tokens of a training sample: later positions are untrained.
+  int64_t seq_len = 0;        // Tokens of a training sample.
+  // Positions that weights know from elsewhere, with which training began; 0: it began with fresh
+  // ones, so those behind `seq_len` are untrained.
+  int64_t positions = 0;
   uint64_t seed = 0;
   uint64_t data_bytes = 0;
   uint64_t data_digest = 0;           // `TokenData::digest`

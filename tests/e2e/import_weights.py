@@ -77,6 +77,12 @@ def main():
     losses = [loss_of_first_step(run) for run in (alone, fresh)]
     program.expect("which know something of another text", losses[0] < losses[1] - 1, losses)
 
+    prompt = ["--ids", "--prompt", " ".join(["84"] * 50), "--tokens", "1"]
+    program.expect("they know more positions than the samples here have",
+                   "the prompt" not in program.run("generate", alone, *prompt).stderr)
+    program.expect("fresh ones do not, which is said", "the prompt has 50 tokens" in
+                   program.run("generate", fresh, *prompt).stderr)
+
     run = ElasticRun(program, "pipeline", 3, *words, "--parallelism.pipeline_parallel_degree", "3",
                      "--device.speed", "0.1")
     run.wait_for_step(6)

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -89,6 +90,28 @@ TEST_F(ModelSourceTest, ARunThatDeletesEachOneIsGivenUp) {
   EXPECT_TRUE(absl::IsNotFound(status)) << status;
   EXPECT_GT(calls, 1);
   EXPECT_LT(calls, 10);
+}
+
+/// A step on shorter samples makes the weights of others forget no positions.
+TEST_F(ModelSourceTest, KnowsThePositionsOfTheWeightsThatTrainingBeganWith) {
+  TrainerState state;
+  state.seq_len = 2;
+  ASSERT_TRUE(save_small_checkpoint(run_.path(), 2, 1, state).ok());
+  EXPECT_EQ(ModelSource::open(run_.path())->positions(), 2);
+  EXPECT_EQ(ModelSource::open(run_.path())->trained_seq_len(), 2);
+  state.positions = 4;
+  ASSERT_TRUE(save_small_checkpoint(run_.path(), 3, 1, state).ok());
+  EXPECT_EQ(ModelSource::open(run_.path())->positions(), 4);
+  EXPECT_EQ(ModelSource::open(run_.path())->trained_seq_len(), std::nullopt);
+}
+
+TEST(TrainerState, SaysWhichPositionsTheWeightsOfOthersKnow) {
+  plans::JobSpec job;
+  job.model.positions = 1024;
+  job.training.seq_len = 256;
+  EXPECT_EQ(trainer_state_after(job, 1).positions, 0);
+  job.model_from = "/models/gpt2";
+  EXPECT_EQ(trainer_state_after(job, 1).positions, 1024);
 }
 
 /// Nothing newer stands for a checkpoint that is named itself.

@@ -23,7 +23,8 @@ inline plans::ModelSpec small_checkpoint_model() {
 /// Saves a run's checkpoint after so many steps, in which each weight is `weight`, and deletes the
 /// one before. Returns its path.
 inline absl::StatusOr<std::string> save_small_checkpoint(const std::string& run_folder,
-                                                         uint64_t steps, float weight) {
+                                                         uint64_t steps, float weight,
+                                                         TrainerState state = {}) {
   constexpr uint64_t kGeneration = 1;
   const plans::ModelSpec model = small_checkpoint_model();
   const std::string partial = partial_checkpoint_path(run_folder, steps, kGeneration);
@@ -37,9 +38,8 @@ inline absl::StatusOr<std::string> save_small_checkpoint(const std::string& run_
   }
   SKEIN_ASSIGN_OR_RETURN(const std::vector<SavedFile> files,
                          write_shard(partial, 0, 1, "adamw", parameters));
-  TrainerState state;
   state.steps_done = steps;
-  state.seq_len = 4;
+  if (state.seq_len == 0) state.seq_len = 4;
   state.plan = "plan";
   return complete_checkpoint(run_folder, kGeneration, model, state, files,
                              /*keep_latest_k=*/1);
