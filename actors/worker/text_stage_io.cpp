@@ -50,22 +50,14 @@ void TextStageIoState::measure(const TextMeasurement& measurement) {
 absl::StatusOr<plans::TextRoom> TextStageIoState::room() const {
   const gpu::DeviceInfo& info = measured.device->info();
   const plans::TextRequest& request = measured.request;
-  const int64_t layers = plans::layer_count(measured.model);
   if (request.positions > measured.model.positions) {
     return absl::InvalidArgumentError(
         absl::StrCat(request.positions, " positions, the model has ", measured.model.positions));
   }
-  const auto memory = [&](int64_t begin, int64_t end) {
-    return gpu::Decoder::memory({measured.model, {begin, end}, request.positions}, request.added,
-                                info);
-  };
   plans::TextRoom found;
-  found.is_host_memory = info.is_host_memory;
+  found.room = gpu::Decoder::room({measured.model, {}, request.positions}, request.added, info);
   found.room.free_bytes = info.is_host_memory ? gpu::available_memory_bytes() : info.memory_bytes;
-  found.room.fixed_bytes = memory(0, layers).fixed_bytes();
-  for (int64_t layer = 0; layer < layers; ++layer) {
-    found.room.layer_bytes.push_back(memory(layer, layer + 1).kept_bytes());
-  }
+  found.is_host_memory = info.is_host_memory;
   return found;
 }
 

@@ -16,28 +16,6 @@ namespace {
 
 using Devices = std::vector<std::unique_ptr<gpu::Device>>;
 
-/// What each layer takes, with its part of the cache. A tied embedding is there once on a host that
-/// has the whole model (`is_alone`), and is counted with layer 0.
-std::vector<int64_t> layer_bytes(const DecodingNeed& need, const gpu::DeviceInfo& device,
-                                 bool is_alone) {
-  const auto kept = [&](int64_t begin, int64_t end) {
-    return gpu::Decoder::memory({need.model, {begin, end}, need.positions}, need.added, device)
-        .kept_bytes();
-  };
-  std::vector<int64_t> bytes;
-  int64_t before = 0;
-  for (int64_t layer = 0; layer < plans::layer_count(need.model); ++layer) {
-    if (is_alone) {
-      const int64_t all = kept(0, layer + 1);
-      bytes.push_back(all - before);
-      before = all;
-    } else {
-      bytes.push_back(kept(layer, layer + 1));
-    }
-  }
-  return bytes;
-}
-
 int64_t free_bytes(const gpu::Device& device, int64_t host_devices) {
   if (!device.info().is_host_memory) return device.info().memory_bytes;
   return gpu::available_memory_bytes() / host_devices;
@@ -47,15 +25,11 @@ std::vector<plans::LayerRoom> rooms_of(const DecodingNeed& need, const Devices& 
   const int64_t hosts = std::count_if(devices.begin(), devices.end(), [](const auto& device) {
     return device->info().is_host_memory;
   });
-  const plans::LayerRange whole = {0, plans::layer_count(need.model)};
   std::vector<plans::LayerRoom> rooms;
   for (const auto& device : devices) {
-    plans::LayerRoom& room = rooms.emplace_back();
+    plans::LayerRoom& room = rooms.emplace_back(
+        gpu::Decoder::room({need.model, {}, need.positions}, need.added, device->info()));
     room.free_bytes = free_bytes(*device, hosts);
-    room.fixed_bytes =
-        gpu::Decoder::memory({need.model, whole, need.positions}, need.added, device->info())
-            .fixed_bytes();
-    room.layer_bytes = layer_bytes(need, device->info(), devices.size() == 1);
   }
   return rooms;
 }

@@ -219,6 +219,22 @@ Decoder::Memory Decoder::memory(const Options& options, int64_t added, const Dev
   return memory;
 }
 
+plans::LayerRoom Decoder::room(Options options, int64_t added, const DeviceInfo& device) {
+  const int64_t layers = plans::layer_count(options.model);
+  plans::LayerRoom room;
+  int64_t sum = 0;
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    options.layers = {layer, layer + 1};
+    room.layer_bytes.push_back(memory(options, added, device).kept_bytes());
+    sum += room.layer_bytes.back();
+  }
+  options.layers = {0, layers};
+  const Memory whole = memory(options, added, device);
+  room.fixed_bytes = whole.fixed_bytes();
+  room.shared_bytes = std::max<int64_t>(sum - whole.kept_bytes(), 0);
+  return room;
+}
+
 int64_t context_begin(int64_t count, int64_t window) {
   const int64_t step = std::max<int64_t>(window / 2, 1);
   return count <= window ? 0 : (count - window + step - 1) / step * step;

@@ -9,6 +9,7 @@
 #include "gpu/device.hpp"
 #include "gpu/model/decoder_weights.hpp"
 #include "plans/job/model_spec.hpp"
+#include "plans/planner/memory_cut.hpp"
 
 namespace skein::gpu {
 
@@ -39,6 +40,9 @@ class Decoder {
   };
   /// What a decoder takes of a device, if at most `added` tokens are added at once.
   static Memory memory(const Options& options, int64_t added, const DeviceInfo& device);
+  /// What each layer of the model would take alone, all of them whichever `layers` are in
+  /// `options`. `free_bytes` is left open.
+  static plans::LayerRoom room(Options options, int64_t added, const DeviceInfo& device);
   virtual ~Decoder() = default;
 
   virtual int64_t length() const = 0;  // Positions of the sequence so far.

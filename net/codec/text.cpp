@@ -1,4 +1,7 @@
 #include "net/codec/body_codec.hpp"
+
+#include <algorithm>
+
 #include "plans/text/text_messages.hpp"
 
 namespace skein::net {
@@ -33,16 +36,21 @@ void read(schema::TextRoom::Reader from, Bounds& bounds, plans::TextRoom& to) {
   const auto layers = from.getLayerBytes();
   const unsigned count = bounds.size("layerBytes", layers.size(), kLayersMax);
   to.room.layer_bytes.reserve(count);
+  uint64_t sum = 0;
   for (unsigned i = 0; i < count; ++i) {
     const auto in = bounds.element("layerBytes", i);
     // All of them together fit into 64 bits.
     to.room.layer_bytes.push_back(bounds.signed_count("", layers[i], kLayerBytesMax));
+    sum += static_cast<uint64_t>(to.room.layer_bytes.back());
   }
+  to.room.shared_bytes =
+      bounds.signed_count("sharedBytes", from.getSharedBytes(), std::min(sum, kBytesMax));
 }
 
 void write(const plans::TextRoom& from, schema::TextRoom::Builder to) {
   to.setFreeBytes(static_cast<uint64_t>(from.room.free_bytes));
   to.setFixedBytes(static_cast<uint64_t>(from.room.fixed_bytes));
+  to.setSharedBytes(static_cast<uint64_t>(from.room.shared_bytes));
   to.setIsHostMemory(from.is_host_memory);
   auto layers = to.initLayerBytes(static_cast<unsigned>(from.room.layer_bytes.size()));
   for (unsigned i = 0; i < layers.size(); ++i) {

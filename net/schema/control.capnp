@@ -408,6 +408,7 @@ struct TextRoom {
   isHostMemory @1 :Bool; # The machine's, shared with the other workers there.
   fixedBytes @2 :UInt64; # Taken beside the layers.
   layerBytes @3 :List(UInt64);  # By each layer of the model.
+  sharedBytes @4 :UInt64; # So much less by all layers together; at most the sum of `layerBytes`.
 }
 
 struct TextLayers {

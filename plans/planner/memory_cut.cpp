@@ -17,6 +17,11 @@ std::vector<int64_t> byte_sums(const LayerRoom& room) {
   return sums;
 }
 
+/// What the device with all layers does not need.
+int64_t shared_bytes(const LayerRoom& room, size_t begin, size_t end) {
+  return begin == 0 && end == room.layer_bytes.size() ? room.shared_bytes : 0;
+}
+
 /// How many bytes layers that have `bytes` lack on the device.
 int64_t lacking_bytes(const LayerRoom& room, int64_t bytes) {
   if (room.free_bytes == 0) return 0;
@@ -37,6 +42,7 @@ MemoryCut fill_in_order(std::span<const LayerRoom> rooms) {
       bytes = next;
     }
     cut.ranges.push_back({begin, end});
+    bytes -= shared_bytes(room, static_cast<size_t>(begin), static_cast<size_t>(end));
     if (is_last && end > begin) cut.missing_bytes = lacking_bytes(room, bytes);
     begin = end;
   }
@@ -58,7 +64,7 @@ MemoryCut cut_by_memory(std::span<const LayerRoom> rooms) {
     const std::vector<int64_t> sums = byte_sums(room);
     for (size_t end = 0; end <= layers; ++end) {
       for (size_t begin = 0; begin <= end; ++begin) {
-        const int64_t bytes = sums[end] - sums[begin];
+        const int64_t bytes = sums[end] - sums[begin] - shared_bytes(room, begin, end);
         if (begin < end && lacking_bytes(room, bytes) > 0) continue;
         const double square = static_cast<double>(bytes) * static_cast<double>(bytes);
         const double sum = best[p - 1][begin] + square;

@@ -9,6 +9,7 @@
 #include <caf/send.hpp>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -162,6 +163,12 @@ TEST_F(TextStageIoTest, SaysWhatLayersWouldTake) {
   EXPECT_EQ(room.room.layer_bytes.size(), 5U);
   EXPECT_GT(room.room.free_bytes, 0);
   EXPECT_GT(room.room.fixed_bytes, 0);
+  const auto whole =
+      gpu::Decoder::memory({measurement_.model, {0, 5}, kPositions}, kPositions, device_->info());
+  const auto& bytes = room.room.layer_bytes;
+  EXPECT_EQ(std::accumulate(bytes.begin(), bytes.end(), -room.room.shared_bytes),
+            whole.kept_bytes());
+  EXPECT_GT(room.room.shared_bytes, 0) << "the two ends share the tied embedding";
   EXPECT_TRUE(room.is_host_memory);
   measurement_.request.positions = kPositions + 1;
   measure();

@@ -108,6 +108,15 @@ TEST_F(ModelPartsTest, GoByWhatIsFreeInOrder) {
   EXPECT_EQ(parts_text(cut_model(need_, devices_).value()), "layers 0-11 on large");
 }
 
+TEST_F(ModelPartsTest, CountATiedEmbeddingOnceOnTheOneDeviceThatHasAll) {
+  add("measured", 1, gpu::NumberType::kFloat32);
+  const int64_t bytes = memory(0, 12).total_bytes();
+  devices_.clear();
+  add("full", 1, gpu::NumberType::kFloat32);
+  add("enough", bytes, gpu::NumberType::kFloat32);
+  EXPECT_EQ(cut(), (std::vector<plans::LayerRange>{{0, 12}}));
+}
+
 TEST_F(ModelPartsTest, SayHowMuchIsMissingWhere) {
   add("first", 1);
   const int64_t bytes = memory(0, 3).kept_bytes() + memory(0, 12).fixed_bytes();

@@ -239,7 +239,12 @@ class RandomMessages {
     to.room.free_bytes = static_cast<int64_t>(count(kBytesMax));
     to.room.fixed_bytes = static_cast<int64_t>(count(kBytesMax));
     to.room.layer_bytes.resize(elements());
-    for (int64_t& each : to.room.layer_bytes) each = static_cast<int64_t>(count(kLayerBytesMax));
+    uint64_t sum = 0;
+    for (int64_t& each : to.room.layer_bytes) {
+      each = static_cast<int64_t>(count(kLayerBytesMax));
+      sum += static_cast<uint64_t>(each);
+    }
+    to.room.shared_bytes = static_cast<int64_t>(count(sum));
     to.is_host_memory = flag();
   }
   void fill(plans::TextLayers& to) {

@@ -14,8 +14,10 @@ namespace skein::plans {
 namespace {
 
 int64_t bytes_of_range(const LayerRoom& room, const LayerRange& range) {
+  const auto layers = static_cast<int64_t>(room.layer_bytes.size());
+  const int64_t shared = range.size() == layers ? room.shared_bytes : 0;
   return std::accumulate(room.layer_bytes.begin() + range.begin,
-                         room.layer_bytes.begin() + range.end, int64_t{0});
+                         room.layer_bytes.begin() + range.end, -shared);
 }
 
 bool fits(const std::vector<LayerRoom>& rooms, const std::vector<LayerRange>& ranges) {
@@ -79,6 +81,9 @@ TEST(CutByMemory, IsAsEvenAsMemoryAllowsOfAllCuts) {
       for (size_t l = 0; l < layers; ++l) {
         room.layer_bytes.push_back(static_cast<int64_t>(rng.below(12)));
       }
+      const int64_t sum =
+          std::accumulate(room.layer_bytes.begin(), room.layer_bytes.end(), int64_t{0});
+      room.shared_bytes = static_cast<int64_t>(rng.below(static_cast<uint64_t>(sum) + 1));
     }
     const MemoryCut cut = cut_by_memory(rooms);
     const std::optional<int64_t> least = least_by_force(rooms);
@@ -100,6 +105,14 @@ TEST(CutByMemory, SharesLayersOutEvenly) {
   const std::vector<LayerRoom> rooms(3, room);
   const std::vector<LayerRange> wanted = {{0, 3}, {3, 5}, {5, 8}};
   EXPECT_EQ(cut_by_memory(rooms).ranges, wanted);
+}
+
+TEST(CutByMemory, CountsWhatAllLayersShareOnce) {
+  const LayerRoom room = {11, 1, {6, 3, 6}, 5};
+  EXPECT_EQ(cut_by_memory(std::vector<LayerRoom>{room}).missing_bytes, 0);
+  LayerRoom smaller = room;
+  smaller.free_bytes = 8;
+  EXPECT_EQ(cut_by_memory(std::vector<LayerRoom>{smaller}).missing_bytes, 3);
 }
 
 TEST(CutByMemory, LeavesOutADeviceThatIsFull) {
