@@ -114,7 +114,11 @@ absl::StatusOr<PlannedPipeline> quick_replan_tokens(const ReplanRequest& request
         return std::none_of(stage.replicas.begin(), stage.replicas.end(),
                             [&](const ReplicaPlan& each) { return each.worker == worker; });
       });
-      if (workers.empty()) workers = {request.workers.front()};
+      // Who has the memory for it, and is fast enough, is for the planner to say.
+      if (workers.empty()) {
+        return absl::NotFoundError(
+            absl::StrCat("nobody who is here trained sub-model ", stages.size()));
+      }
     }
     stages.push_back({stage.layers, stage.replicas.front().rows.count, std::move(workers)});
   }

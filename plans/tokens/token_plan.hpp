@@ -36,9 +36,10 @@ absl::StatusOr<Plan> make_token_plan(const JobSpec& job, const std::vector<Worke
 /// The same, whenever members have changed; or what `plan_tokens` chooses, if the planner is to.
 absl::StatusOr<PlannedPipeline> replan_tokens(const ReplanRequest& request);
 
-/// Sub-models and tokens of the current plan, by the workers that are here: all of
-/// them where all could train a sub-model, else those who could, or one if they are lost.
-/// NotFound          if the current plan is none of tokens.
+/// Sub-models and tokens of the current plan, by the workers that are here: all of them where all
+/// could train a sub-model, else those who could.
+/// NotFound          if the current plan is none of tokens, or all who could train one of its
+///                   sub-models are lost.
 /// InvalidArgument   if the job, resumed with other keys, has no place for its tokens.
 absl::StatusOr<PlannedPipeline> quick_replan_tokens(const ReplanRequest& request);
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -144,18 +145,35 @@ TEST(TokenPlanner, ForNowTheTokensOfBeforeAreSharedByThoseWhoAreHere) {
   request.current = replan_tokens(request)->plan;
   request.generation = 4;
   const WorkerId head = request.current->stages.back().replicas.front().worker;
-  std::erase(request.workers, head);
-  request.workers.push_back(WorkerId{10});
+  request.workers = {head, WorkerId{10}};
+  std::sort(request.workers.begin(), request.workers.end());
   const auto quick = quick_replan_tokens(request);
   ASSERT_TRUE(quick.ok()) << quick.status();
   EXPECT_EQ(quick->plan.generation, 4u);
   EXPECT_EQ(token_shape(quick->plan).samples_of_token,
             token_shape(*request.current).samples_of_token);
   EXPECT_EQ(level_workers(quick->plan).front(), request.workers);
-  EXPECT_EQ(level_workers(quick->plan).back().size(), 1u);
+  EXPECT_THAT(level_workers(quick->plan).back(), ElementsAre(head));
   // The job was resumed with a batch that has no place for these tokens.
   request.job.training.global_batch_size = 33;
   EXPECT_FALSE(quick_replan_tokens(request).ok());
+}
+
+/// One of the others may lack the memory for it, or be slow: the planner knows, the rule does not.
+TEST(TokenPlanner, ASubModelThatHasLostAllItsWorkersIsForThePlannerToGive) {
+  ReplanRequest request = request_of(planned_job(32), 4, /*wide_head=*/true);
+  request.current = replan_tokens(request)->plan;
+  ASSERT_EQ(request.current->stages.back().replicas.size(), 1u);
+  std::erase(request.workers, request.current->stages.back().replicas.front().worker);
+  EXPECT_EQ(quick_replan_tokens(request).status().code(), absl::StatusCode::kNotFound);
+  std::erase_if(request.measured, [&](const MeasuredWorker& each) {
+    return !std::binary_search(request.workers.begin(), request.workers.end(), each.id);
+  });
+  request.measured.front().memory_bytes = 3'000'000'000;  // Too little for the head's state.
+  const auto chosen = replan_tokens(request);
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  EXPECT_THAT(level_workers(chosen->plan).back(),
+              ::testing::Not(::testing::Contains(request.workers.front())));
 }
 
 }  // namespace
