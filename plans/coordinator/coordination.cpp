@@ -810,7 +810,7 @@ CoordinatorDecisions Coordination::start(uint64_t now_us) {
   has_trained_ = true;
   if (phase_ == Phase::kTraining) append(decisions, begin_work(now_us));
   append(decisions, dismiss_leavers());
-  append(decisions, review_.begin_generation());
+  append(decisions, review_.begin_generation(was_urgent));
   // Whoever came or asked to leave meanwhile; and a plan that was made in a hurry may have a
   // better.
   const bool has_other_members = std::any_of(

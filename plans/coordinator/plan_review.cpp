@@ -34,14 +34,14 @@ PlanReview::PlanReview(const PlanCandidates& candidates, const std::optional<Pla
 
 // The plan in force -------------------------------------------------------------------------------
 
-CoordinatorDecisions PlanReview::begin_generation() {
+CoordinatorDecisions PlanReview::begin_generation(bool was_urgent) {
   told_spare_.clear();
   speeds_reason_.clear();
   const Plan& plan = *change_.plan();
   mode_choice_.begin_generation(plan);
   planned_mode_.begin_generation(plan);
   timings_.begin_generation(plan);
-  trials_.begin_generation(plan);
+  trials_.begin_generation(plan, was_urgent);
   return timings_.follows_speeds() ? ask_expectation() : CoordinatorDecisions{};
 }
 
@@ -209,7 +209,12 @@ PlanReview::Advice PlanReview::seek_better(const WorkerPairs& apart, uint64_t ge
 PlanReview::Advice PlanReview::take(const ChangeAnswer& answer, uint64_t steps_done) {
   const bool must = must_change();
   const std::string speeds = std::exchange(considered_.speeds_reason, "");
-  if (!must && !(answer.candidate.ok() && answer.is_worthwhile)) {
+  const bool tries = answer.candidate.ok() && trials_.take_due(*answer.candidate);
+  if (!must && tries && is_same_but_for_generation(answer.candidate->plan, *change_.plan())) {
+    trials_.on_chosen(*answer.candidate);
+    return {tell_spare("the plan in force is the one that promises most"), ""};
+  }
+  if (!must && !(answer.candidate.ok() && (answer.is_worthwhile || tries))) {
     const std::string why =
         !answer.candidate.ok()     ? std::string(answer.candidate.status().message())
         : candidates_.is_planned() ? "no plan promises 5 % more than the one in force"
@@ -229,9 +234,9 @@ PlanReview::Advice PlanReview::take(const ChangeAnswer& answer, uint64_t steps_d
   }
   // A layout is made anew, in no time, for those who are here then.
   if (candidates_.is_planned()) change_.propose(*answer.candidate);
-  if (must || speeds.empty()) {
-    return {{}, must ? "a worker leaves" : "there are workers that could help"};
-  }
+  if (must) return {{}, "a worker leaves"};
+  if (!answer.is_worthwhile) return {{}, "plans for those who are left are tried"};
+  if (speeds.empty()) return {{}, "there are workers that could help"};
   timings_.on_mitigation(steps_done);
   return {{RunEvent{"straggler.mitigation",
                     absl::StrCat("another plan: ", speeds, "; ", answer.candidate->reason),

@@ -47,8 +47,8 @@ class PlanReview {
 
   /// The plan is about to be given out.
   void on_chosen(const PlannedPipeline& chosen) { trials_.on_chosen(chosen); }
-  /// The plan is in force.
-  CoordinatorDecisions begin_generation();
+  /// The plan is in force. `was_urgent`: it was made in a hurry, after a loss.
+  CoordinatorDecisions begin_generation(bool was_urgent);
   struct Commit {
     uint64_t steps_done = 0;
     double step_us = 0;     // What the last step took.

@@ -10,11 +10,6 @@
 namespace skein::plans {
 namespace {
 
-bool is_same(Plan a, const Plan& b) {
-  a.generation = b.generation;
-  return a == b;
-}
-
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -23,21 +18,37 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
+bool is_same_but_for_generation(Plan a, const Plan& b) {
+  a.generation = b.generation;
+  return a == b;
+}
+
 void PlanTrials::on_chosen(const PlannedPipeline& chosen) {
-  if (!candidates_.empty() && is_same(candidates_[current_].pipeline.plan, chosen.plan)) return;
+  if (is_tried(chosen.plan)) return;
   candidates_.clear();
   current_ = 0;
   if (steps_ == 0 || chosen.rivals.empty()) return;
+  is_due_ = false;
   candidates_.push_back({chosen});
   candidates_.front().pipeline.rivals.clear();
   for (const PlannedPipeline& rival : chosen.rivals) candidates_.push_back({rival});
 }
 
-void PlanTrials::begin_generation(const Plan& plan) {
+void PlanTrials::begin_generation(const Plan& plan, bool was_urgent) {
   measured_us_.clear();
   // Another one may have been made of it, around a link that is down, or in a hurry.
-  const bool is_tried = !candidates_.empty() && is_same(candidates_[current_].pipeline.plan, plan);
-  if (!is_tried) candidates_.clear();
+  if (is_tried(plan)) return;
+  candidates_.clear();
+  is_due_ = steps_ > 0 && (is_due_ || was_urgent);
+}
+
+bool PlanTrials::take_due(const PlannedPipeline& chosen) {
+  return std::exchange(is_due_, false) && !chosen.rivals.empty();
+}
+
+bool PlanTrials::is_tried(const Plan& plan) const {
+  return !candidates_.empty() &&
+         is_same_but_for_generation(candidates_[current_].pipeline.plan, plan);
 }
 
 PlanTrials::Outcome PlanTrials::on_commit(double step_us) {

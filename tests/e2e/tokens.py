@@ -93,20 +93,29 @@ def all_of_it(run):
 
 
 def tries_plans(program):
-    """On devices that only sleep several plans promise the same; each is tried."""
-    run = ElasticRun(program, "tries", 3, *TOKENS, "--parallelism.pipeline_parallel_degree", "auto",
-                     "--tokens.trial_steps", "2", "--training.steps", "20", "--device.type", "sleep",
-                     "--device.sleep_forward_us", "500", "--device.sleep_backward_us", "1000")
-    try:
-        code = run.finish()
-        tried = [each["text"] for each in run.events("plan.tried")]
-        complaints = run.complaints_about_journal(20)
-        program.expect("plans are tried, the fastest stays, and every step is committed once",
-                       code == 0 and not complaints and len(tried) > 1 and
-                       tried[0].startswith("candidate 2 of ") and "the fastest" in tried[-1],
-                       f"code {code}: {tried} {complaints} {run.errors()[-200:]}")
-    finally:
-        run.end()
+    """On devices that only sleep several plans promise the same; each is tried, and again by those whom a
+    loss leaves."""
+    for name, workers, steps in [("tries", 3, 20), ("tries-again", 4, 200)]:
+        run = ElasticRun(program, name, workers, *TOKENS, "--parallelism.pipeline_parallel_degree", "auto",
+                         "--tokens.trial_steps", "2", "--training.steps", str(steps), "--device.type", "sleep",
+                         "--device.sleep_forward_us", "500", "--device.sleep_backward_us", "1000",
+                         apart=name != "tries")
+        try:
+            if name != "tries":
+                run.wait_for_event("plan.tried")
+                run.wait_for_step(15)
+                run.signal(2)
+            code = run.finish()
+            events = [(each["event"], each["text"]) for each in run.events()]
+            lost = [n for n, (event, _) in enumerate(events) if event == "worker.lost"]
+            tried = [text for event, text in events[lost[-1] if lost else 0:] if event == "plan.tried"]
+            complaints = run.complaints_about_journal(steps)
+            program.expect(f"{name}: plans are tried, the fastest stays, and every step is committed once",
+                           code == 0 and not complaints and len(tried) > 1 and len(lost) == workers - 3 and
+                           tried[0].startswith("candidate 2 of ") and "the fastest" in tried[-1],
+                           f"code {code}: {tried} {complaints} {run.errors()[-200:]}")
+        finally:
+            run.end()
 
 
 def main():

@@ -33,7 +33,7 @@ struct Reviewed {
       change.take_inventory(WorkerId{id}, {});
     }
     change.assign(make_layout_plan(job, {hosts}, 1).value(), members.all(), {});
-    review.begin_generation();
+    review.begin_generation(/*was_urgent=*/false);
   }
 
   PlanReview::Advice seek() { return review.seek_better({}, 1, 0, 0); }
@@ -64,7 +64,7 @@ TEST(PlanReview, TellsOfSparesOncePerPlan) {
   EXPECT_THAT(events(run.seek()), IsEmpty());
   run.members.remove(WorkerId{3});
   EXPECT_THAT(events(run.seek()), ElementsAre("worker.spare")) << "they are others now";
-  run.review.begin_generation();
+  run.review.begin_generation(/*was_urgent=*/false);
   EXPECT_THAT(events(run.seek()), ElementsAre("worker.spare"));
 }
 
@@ -113,6 +113,36 @@ TEST(PlanReview, AMitigationIsProposedInTheModeOfThePlanThatItChanges) {
   EXPECT_EQ(proposed->plan.mode, run.change.plan()->mode);
 }
 
+/// What is predicted says less than what is measured; but only once, or plans would change without
+/// end.
+TEST(PlanReview, AfterALossWhatPromisesMuchTheSameIsTriedOnce) {
+  JobSpec job = one_worker_job();
+  job.tokens.trial_steps = 1;
+  Reviewed run(job);
+  ChangeAnswer answer{PlannedPipeline{*run.change.plan(), 0, "another", {}}, false};
+  answer.candidate->rivals = {*answer.candidate};
+  answer.candidate->plan.microbatch_rows += 1;
+  EXPECT_EQ(run.review.take({answer}, 5, false).reason, "") << "nobody was lost";
+  run.review.begin_generation(/*was_urgent=*/true);
+  EXPECT_EQ(run.review.take({answer}, 5, false).reason, "plans for those who are left are tried");
+  EXPECT_EQ(run.review.take({answer}, 5, false).reason, "");
+}
+
+TEST(PlanReview, AfterALossThePlanInForceMayBeTheFirstToBeTried) {
+  JobSpec job = one_worker_job();
+  job.tokens.trial_steps = 1;
+  Reviewed run(job);
+  run.review.begin_generation(/*was_urgent=*/true);
+  ChangeAnswer answer{PlannedPipeline{*run.change.plan(), 0, "the same", {}}, false};
+  answer.candidate->plan.generation = 7;
+  answer.candidate->rivals = {*answer.candidate};
+  answer.candidate->rivals.front().plan.microbatch_rows += 1;
+  EXPECT_EQ(run.review.take({answer}, 5, false).reason, "") << "there is nothing to change";
+  const PlanReview::Commit commit{6, 1000, 0, {}, 1};
+  EXPECT_EQ(run.review.try_another(commit).reason, "");
+  EXPECT_EQ(run.review.try_another(commit).reason, "another plan is tried");
+}
+
 /// What was told would be told again, and applied to the measurements again.
 TEST(PlanReview, UntilItIsKnownWhatIsExpectedNobodyHasBecomeSlow) {
   JobSpec job = one_worker_job();
@@ -139,7 +169,7 @@ TEST(PlanReview, UntilItIsKnownWhatIsExpectedNobodyHasBecomeSlow) {
     }
     return count;
   };
-  const CoordinatorDecisions asked = run.review.begin_generation();
+  const CoordinatorDecisions asked = run.review.begin_generation(/*was_urgent=*/false);
   ASSERT_TRUE(std::holds_alternative<RequestPlan>(asked.at(0)));
   run.review.take(ExpectationAnswer{{{{1}, 1000}, {{2}, 1000}, {{3}, 1000}}});
   EXPECT_EQ(told(0, 1000) + told(60, 4000), 0u) << "there may be a newer one";

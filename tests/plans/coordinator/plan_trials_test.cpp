@@ -25,11 +25,11 @@ struct Trial {
     chosen.rivals = {plan_of(2), plan_of(3)};
     start(chosen);
   }
-  void start(const PlannedPipeline& chosen) {
+  void start(const PlannedPipeline& chosen, bool is_urgent = false) {
     trials.on_chosen(chosen);
     Plan plan = chosen.plan;
     plan.generation = ++generation;
-    trials.begin_generation(plan);
+    trials.begin_generation(plan, is_urgent);
   }
   /// The first one does not count.
   PlanTrials::Outcome steps(double step_us) {
@@ -79,16 +79,44 @@ TEST(PlanTrials, AnotherPlanEndsThem) {
   for (int n = 0; n < 9; ++n) EXPECT_EQ(trial.trials.on_commit(700).text, "");
 }
 
+TEST(PlanTrials, APlanThatWasMadeInAHurryIsComparedWithWhatThePlannerFinds) {
+  Trial trial;
+  PlannedPipeline found = plan_of(4);
+  found.rivals = {plan_of(5)};
+  EXPECT_FALSE(trial.trials.take_due(found)) << "nobody was lost";
+  trial.start(plan_of(7), /*is_urgent=*/true);
+  trial.start(plan_of(8));  // Around a link that is down: it is still to be compared.
+  EXPECT_TRUE(trial.trials.take_due(found));
+  EXPECT_FALSE(trial.trials.take_due(found)) << "plans would change without end";
+  trial.start(found);
+  const PlanTrials::Outcome second = trial.steps(900);
+  ASSERT_TRUE(second.next);
+  EXPECT_EQ(second.next->plan.microbatch_rows, 5);
+}
+
+TEST(PlanTrials, WhatThePlannerMadeInAHurryIsTriedAtOnceOrNotAtAll) {
+  Trial trial;
+  PlannedPipeline found = plan_of(4);
+  found.rivals = {plan_of(5)};
+  trial.start(found, /*is_urgent=*/true);
+  EXPECT_FALSE(trial.trials.take_due(found)) << "it is tried";
+  EXPECT_TRUE(trial.steps(900).next);
+  trial.start(plan_of(7), /*is_urgent=*/true);
+  EXPECT_FALSE(trial.trials.take_due(plan_of(6))) << "it has no rivals";
+  EXPECT_FALSE(trial.trials.take_due(found));
+}
+
 TEST(PlanTrials, WithoutStepsOrRivalsNothingIsTried) {
   PlanTrials off(0);
   PlannedPipeline chosen = plan_of(1);
   chosen.rivals = {plan_of(2)};
   off.on_chosen(chosen);
-  off.begin_generation(chosen.plan);
+  off.begin_generation(chosen.plan, true);
   EXPECT_EQ(off.on_commit(1).text, "");
+  EXPECT_FALSE(off.take_due(chosen)) << "not even after a loss";
   PlanTrials alone(1);
   alone.on_chosen(plan_of(1));
-  alone.begin_generation(plan_of(1).plan);
+  alone.begin_generation(plan_of(1).plan, false);
   EXPECT_EQ(alone.on_commit(1).text, "");
   EXPECT_EQ(alone.on_commit(1).text, "");
 }
