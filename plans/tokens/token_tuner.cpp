@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
 
@@ -40,14 +41,17 @@ uint64_t next_size(uint64_t size, uint64_t samples) {
   return size * factor;
 }
 
-/// All sizes of the levels from `sizes.size()` on, each that of the level before or a multiple.
+/// All sizes of the levels from `sizes.size()` on, each that of the level before or a multiple that
+/// makes no more inputs than may be named.
 void add_sizes(std::vector<uint64_t>& sizes, size_t levels, uint64_t samples,
                std::vector<std::vector<uint64_t>>& all) {
   if (sizes.size() == levels) {
     all.push_back(sizes);
     return;
   }
-  for (uint64_t size = sizes.back();; size = next_size(size, samples)) {
+  const uint64_t before = sizes.back();
+  for (uint64_t size = before;; size = next_size(size, samples)) {
+    if (size / before > static_cast<uint64_t>(kTokenInputsMax)) return;
     sizes.push_back(size);
     add_sizes(sizes, levels, samples, all);
     sizes.pop_back();
@@ -58,12 +62,16 @@ void add_sizes(std::vector<uint64_t>& sizes, size_t levels, uint64_t samples,
 std::vector<std::vector<uint64_t>> sizes_to_try(const TokenSearch& search, size_t workers) {
   const uint64_t share = largest_divisor(search.samples, (search.samples + workers - 1) / workers);
   const size_t levels = search.sub_models.size();
-  if (!search.tunes_sizes) return {std::vector<uint64_t>(levels, share)};
+  const auto is_coarse = [&](uint64_t base) {
+    return search.samples / base <= static_cast<uint64_t>(kTokensMax);
+  };
+  if (!search.tunes_sizes && is_coarse(share)) return {std::vector<uint64_t>(levels, share)};
+  if (!search.tunes_sizes) return {};
   std::vector<std::vector<uint64_t>> all;
   uint64_t last = 0;
   for (uint64_t part = 1; part <= kFinestShare; part *= 2) {
     const uint64_t base = largest_divisor(search.samples, share / part);
-    if (base == std::exchange(last, base)) continue;
+    if (base == std::exchange(last, base) || !is_coarse(base)) continue;
     std::vector<uint64_t> sizes = {base};
     add_sizes(sizes, levels, search.samples, all);
   }
@@ -78,6 +86,13 @@ absl::StatusOr<std::vector<TunedTokens>> tune_tokens(const TokenSearch& search,
                                                      const TokenSimulationOptions& options) {
   SKEIN_CHECK(!search.sub_models.empty() && !options.speeds.empty()) << search.samples;
   const size_t levels = search.sub_models.size(), workers = options.speeds.size();
+  const std::vector<std::vector<uint64_t>> all_sizes = sizes_to_try(search, workers);
+  if (all_sizes.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("training.global_batch_size = ", search.samples, ": no even part of it, for ",
+                     workers, " workers, makes at most ", kTokensMax,
+                     " tokens in a step; use a smaller one, or one with more divisors"));
+  }
   std::vector<TunedTokens> tried;
   const auto look_at = [&](TokenPlan plan) -> absl::Status {
     SKEIN_ASSIGN_OR_RETURN(const TokenSimulation simulated, simulate_tokens(plan, options));
@@ -91,9 +106,9 @@ absl::StatusOr<std::vector<TunedTokens>> tune_tokens(const TokenSearch& search,
     LevelWorkers level_workers(levels, fastest(options.speeds, workers));
     level_workers.back() = fastest(options.speeds, deepest);
     const auto first = static_cast<ptrdiff_t>(tried.size());
-    for (std::vector<uint64_t>& sizes : sizes_to_try(search, workers)) {
-      SKEIN_RETURN_IF_ERROR(look_at(
-          {search.sub_models, {search.samples, std::move(sizes)}, level_workers, search.policy}));
+    for (const std::vector<uint64_t>& sizes : all_sizes) {
+      SKEIN_RETURN_IF_ERROR(
+          look_at({search.sub_models, {search.samples, sizes}, level_workers, search.policy}));
     }
     std::stable_sort(tried.begin() + first, tried.end(), is_better);
     const size_t kept = std::min(tried.size() - static_cast<size_t>(first), kKeptOfFirstPhase);

@@ -4,11 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
 
 namespace skein::plans {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 /// A layer of much work and few weights, and one of little work that takes the same for up to 64
 /// rows, and whose weights are as much as the network moves in ten steps' work.
@@ -52,6 +56,26 @@ TEST(TokenTuner, EachPhaseMayBeLeftOut) {
   EXPECT_LT(all->front().step_us, shared_by_all->front().step_us);
   EXPECT_LE(shared_by_all->front().step_us, alike->front().step_us);
   for (const TunedTokens& each : *shared_by_all) EXPECT_EQ(each.plan.level_workers[1].size(), 4u);
+}
+
+/// 8198 is 2 x 4099: nobody may be told of 4099 inputs of one token.
+TEST(TokenTuner, NoTokenHasMoreInputsThanMayBeNamed) {
+  TokenSimulationOptions options = convolution_and_classifier();
+  options.steps = 1;
+  const auto tried = tune_tokens({{{0, 1}, {1, 2}}, 8198, {}, true, false}, options);
+  ASSERT_TRUE(tried.ok()) << tried.status();
+  for (const TunedTokens& each : *tried) {
+    const std::vector<uint64_t>& sizes = each.plan.shape.samples_of_token;
+    EXPECT_LE(sizes[1] / sizes[0], uint64_t{kTokenInputsMax}) << sizes[1] << " of " << sizes[0];
+  }
+}
+
+/// A prime number.
+TEST(TokenTuner, AStepOfTooManyTokensIsRefused) {
+  const auto tried = tune_tokens({{{0, 1}, {1, 2}}, 262'147, {}}, convolution_and_classifier());
+  EXPECT_EQ(tried.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(tried.status().message()),
+              HasSubstr("training.global_batch_size = 262147"));
 }
 
 }  // namespace
