@@ -158,17 +158,22 @@ absl::StatusOr<PlannedPipeline> plan_tokens(const JobSpec& job, const PlanReques
   });
   const size_t wanted = job.tokens.trial_steps > 0 ? kTriedMax : 1;
   std::vector<PlannedPipeline> found;
+  const auto is_worth = [&found](double step_us) {
+    return found.empty() || step_us <= kRivalMax * found.front().objective_us;
+  };
   for (const TunedTokens& each : tried) {
-    if (found.size() == wanted) break;
+    if (found.size() == wanted || !is_worth(each.step_us)) break;
     SKEIN_ASSIGN_OR_RETURN(auto fitting, fit(job, each.plan, request, options));
     if (!fitting || has_plan(found, fitting->plan)) continue;
-    const bool is_worth =
-        found.empty() || fitting->objective_us <= kRivalMax * found.front().objective_us;
-    if (is_worth) found.push_back(*std::move(fitting));
+    if (is_worth(fitting->objective_us)) found.push_back(*std::move(fitting));
   }
   if (!found.empty()) {
     std::stable_sort(found.begin(), found.end(),
                      [](const auto& a, const auto& b) { return a.objective_us < b.objective_us; });
+    // With others, of more memory, the first one that was found may be slower than a later one.
+    std::erase_if(found, [most_us = kRivalMax * found.front().objective_us](const auto& each) {
+      return each.objective_us > most_us;
+    });
     PlannedPipeline chosen = std::move(found.front());
     chosen.rivals.assign(std::make_move_iterator(found.begin() + 1),
                          std::make_move_iterator(found.end()));

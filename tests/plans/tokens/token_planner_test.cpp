@@ -101,6 +101,34 @@ TEST(TokenPlanner, PlansThatPromiseAboutTheSameAreToBeTried) {
   }
 }
 
+/// Whoever has most memory is slow here, so that the fastest plans, by others, are slow ones.
+TEST(TokenPlanner, WhatIsTriedPromisesAboutTheSameWhoeverHasTheMemory) {
+  JobSpec job = planned_job(32);
+  job.tokens.trial_steps = 3;
+  ReplanRequest request = request_of(job, 4, /*wide_head=*/true);
+  for (const double slowdown : {1.05, 1.5, 4.0}) {
+    for (int64_t gigabytes = 1; gigabytes <= 16; gigabytes *= 2) {
+      request.measured = measured_by(job, 4, /*wide_head=*/true);
+      MeasuredWorker& slow = request.measured.back();
+      for (LayerProfile& layer : slow.profile.layers) {
+        for (auto& at : layer.at) {
+          at = {at.forward_us * slowdown, at.backward_input_us * slowdown,
+                at.backward_weight_us * slowdown};
+        }
+      }
+      for (MeasuredWorker& each : request.measured) {
+        if (&each != &slow) each.memory_bytes = gigabytes * 1'000'000'000;
+      }
+      const auto chosen = replan_tokens(request);
+      if (!chosen.ok()) continue;
+      for (const PlannedPipeline& rival : chosen->rivals) {
+        EXPECT_GE(rival.objective_us, chosen->objective_us) << slowdown << ", " << gigabytes;
+        EXPECT_LE(rival.objective_us, 1.04 * chosen->objective_us) << slowdown << ", " << gigabytes;
+      }
+    }
+  }
+}
+
 /// Its lists of actions are what may have to be kept, and nobody follows them.
 TEST(TokenPlanner, TheSimulatorOfPipelinesTakesNoSuchPlan) {
   const ReplanRequest request = request_of(planned_job(32), 3, /*wide_head=*/true);
