@@ -61,6 +61,15 @@ constexpr const char* kOtherVariables[] = {"SKEIN_FAIL_POINT",    "SKEIN_CUDA_PL
                                            "SKEIN_JOB",           "SKEIN_WORKERS",
                                            "SKEIN_KEYS",          "SKEIN_IMAGE"};
 
+/// Keys of before, which jobs and the configurations of older runs may still have. They say
+/// nothing.
+constexpr const char* kRetiredKeys[] = {"debug.deterministic"};
+
+bool is_retired(const std::string& name) {
+  return std::find(std::begin(kRetiredKeys), std::end(kRetiredKeys), name) !=
+         std::end(kRetiredKeys);
+}
+
 struct Assignment {
   const JobKey* key = nullptr;
   std::string text;
@@ -88,6 +97,7 @@ absl::StatusOr<std::vector<Assignment>> read_table(const toml::table& table,
     for (const auto& [key, node] : *section_node.as_table()) {
       const std::string name = absl::StrCat(section, ".", std::string(key.str()));
       const std::string line = absl::StrCat(file, ":", node.source().begin.line);
+      if (is_retired(name)) continue;
       const JobKey* found = find_key(name);
       if (found == nullptr) {
         return at(line, absl::StrCat("unknown key ", name, suggestion(name, all_names())));

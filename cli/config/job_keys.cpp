@@ -476,8 +476,6 @@ void add_running(std::vector<JobKey>& keys) {
   keys.push_back(key("profiling", "profile_freq", SKEIN_FIELD(profiling.profile_freq),
                      "every so many steps, one goes into the trace"));
   keys.push_back(key("debug", "seed", SKEIN_FIELD(debug.seed), "of weights and data order"));
-  keys.push_back(key("debug", "deterministic", SKEIN_FIELD(debug.deterministic),
-                     "two runs of one configuration agree bit for bit"));
 }
 
 }  // namespace

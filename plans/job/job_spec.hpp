@@ -202,7 +202,6 @@ struct ProfilingSpec {
 
 struct DebugSpec {
   uint64_t seed = 1337;
-  bool deterministic = true;  // Two runs of one configuration agree bit for bit.
   bool operator==(const DebugSpec&) const = default;
 };
 

@@ -60,7 +60,7 @@ JobSpec changed_job() {
   job.sharing = {-2, 7, false};
   job.metrics = {3};
   job.profiling = {false, 9};
-  job.debug = {9223372036854775807U, false};  // TOML has no larger integer.
+  job.debug = {9223372036854775807U};  // TOML has no larger integer.
   return job;
 }
 
@@ -455,6 +455,14 @@ TEST_F(JobFile, AWrongReducerGetsTheNearestOne) {
   EXPECT_EQ(job->spec.sync, (plans::SyncSpec{.reducer = "topk", .density = 0.001}));
 }
 
+/// A run that has it in its configuration can be resumed; it never changed anything.
+TEST_F(JobFile, AKeyOfBeforeIsReadAndSaysNothing) {
+  const auto job = load("[debug]\ndeterministic = false\nseed = 7\n");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->spec.debug, (plans::DebugSpec{.seed = 7}));
+  EXPECT_THAT(to_toml(job->spec, nullptr), testing::Not(HasSubstr("deterministic")));
+}
+
 TEST(TakeOverrides, TakesKeysInEveryFormAndLeavesTheRest) {
   std::vector<std::string> arguments = {"job.toml",
                                         "--training.steps",
@@ -463,7 +471,7 @@ TEST(TakeOverrides, TakesKeysInEveryFormAndLeavesTheRest) {
                                         "--training.seq-len=9",
                                         "--checkpoint.no-enable",
                                         "--training.recompute",
-                                        "--debug.deterministic",
+                                        "--elastic.watch_speeds",
                                         "false",
                                         "--out",
                                         "a.b",
@@ -474,7 +482,7 @@ TEST(TakeOverrides, TakesKeysInEveryFormAndLeavesTheRest) {
                                    {"training.seq_len", "9"},
                                    {"checkpoint.enable", "false"},
                                    {"training.recompute", "true"},
-                                   {"debug.deterministic", "false"},
+                                   {"elastic.watch_speeds", "false"},
                                    {"model.flavor", ""}}));
   EXPECT_EQ(arguments, (std::vector<std::string>{"job.toml", "--quiet", "--out", "a.b"}));
 }
