@@ -12,8 +12,7 @@ uint32_t TokenShape::count(uint32_t level) const {
   return static_cast<uint32_t>((samples + each - 1) / each);
 }
 
-TokenPool::TokenPool(TokenShape shape)
-    : shape_(std::move(shape)), done_(shape_.levels()), synced_(shape_.levels()) {
+TokenPool::TokenPool(TokenShape shape) : shape_(std::move(shape)), done_(shape_.levels()) {
   SKEIN_CHECK(shape_.samples > 0 && shape_.levels() > 0) << shape_.samples;
   ready_.resize(shape_.levels());
   for (uint32_t level = 0; level < shape_.levels(); ++level) {
@@ -57,7 +56,6 @@ void TokenPool::set(TokenId id, State state) {
     ready_[id.level].insert(id.index);
     own.ready_since = turns_++;
   }
-  if (state <= State::kReady) own.holder.reset();
 }
 
 bool TokenPool::has_inputs(TokenId id) const {
@@ -97,43 +95,6 @@ Outcome<TokenPool::Tokens> TokenPool::on_done(WorkerId worker, TokenId id) {
   Tokens due = inputs_of(id);
   for (TokenId input : due) set(input, State::kDue);
   return due;
-}
-
-bool TokenPool::take_back(TokenId id, std::set<TokenId>& taken) const {
-  for (std::optional<TokenId> next = id; next; next = consumer_of(*next)) {
-    const State state = at(*next).state;
-    if (state == State::kDone) return false;
-    if (state == State::kWaiting || !taken.insert(*next).second) return true;
-  }
-  return true;
-}
-
-TokenPool::Loss TokenPool::lose(WorkerId worker) {
-  Loss loss;
-  std::set<TokenId> taken;
-  for (uint32_t level = 0; level < shape_.levels(); ++level) {
-    if (synced_[level]) continue;
-    for (uint32_t index = 0; index < tokens_[level].size(); ++index) {
-      if (tokens_[level][index].holder != worker) continue;
-      if (!take_back({level, index}, taken)) return {true, {}};
-    }
-  }
-  for (TokenId id : taken) {
-    const std::optional<WorkerId> holder = at(id).holder;
-    loss.returned.push_back({id, holder == worker ? std::nullopt : holder});
-    set(id, State::kWaiting);
-  }
-  for (TokenId id : taken) {
-    if (has_inputs(id)) set(id, State::kReady);
-  }
-  return loss;
-}
-
-bool TokenPool::is_over() const {
-  for (uint32_t level = 0; level < shape_.levels(); ++level) {
-    if (!is_done(level)) return false;
-  }
-  return true;
 }
 
 uint64_t TokenPool::samples_done(uint32_t level, WorkerId worker) const {

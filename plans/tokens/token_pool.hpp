@@ -35,10 +35,11 @@ struct TokenShape {
 };
 
 /// The tokens of one step (Fela, Geng et al., ICDE'20, section on the token server, from memory):
-/// each sample passes each level exactly once, whoever pulls which token, and whoever dies. A
-/// deeper token is made of the outputs of the tokens of the level above it that have its samples.
-/// Its backward stays with whoever had its forward, and becomes due when the deeper token that has
-/// used its output is done. Metadata only. A state machine without clock or I/O; not thread-safe.
+/// each sample passes each level exactly once, whoever pulls which token. A worker's loss ends the
+/// pool, and the step begins anew with another one. A deeper token is made of the outputs of the
+/// tokens of the level above it that have its samples. Its backward stays with whoever had its
+/// forward, and becomes due when the deeper token that has used its output is done. Metadata only.
+/// A state machine without clock or I/O; not thread-safe.
 class TokenPool {
  public:
   enum class State {
@@ -74,24 +75,8 @@ class TokenPool {
   Outcome<Tokens> on_output(WorkerId worker, TokenId id);
   /// The backward is over. Those whose backward is due now, each with its holder.
   Outcome<Tokens> on_done(WorkerId worker, TokenId id);
-  /// The gradients of the level are reduced: nothing of it is lost with a worker any more.
-  void on_synced(uint32_t level) { synced_[level] = true; }
-
-  struct Loss {
-    /// A gradient that depends on what is lost is in somebody's sum, or one that nobody has reduced
-    /// is lost with the worker: the step is to be done again. Nothing else is said then.
-    bool voids_step = false;
-    struct Returned {
-      TokenId id;
-      std::optional<WorkerId> survivor;  // Who is to forget what it has of it.
-    };
-    std::vector<Returned> returned;  // They are to be claimed again, by anybody.
-  };
-  /// The worker is lost, and with it its claims and outputs; what was made of these goes with them.
-  Loss lose(WorkerId worker);
 
   bool is_done(uint32_t level) const { return done_[level] == shape_.count(level); }
-  bool is_over() const;
   /// Samples whose gradient the worker has in its sum for the level: its weight in the reduction.
   uint64_t samples_done(uint32_t level, WorkerId worker) const;
 
@@ -102,14 +87,11 @@ class TokenPool {
   Token& token(TokenId id) { return tokens_[id.level][id.index]; }
   void set(TokenId id, State state);
   bool has_inputs(TokenId id) const;
-  /// It and, if it is made of it already, its consumer, and so on. False: one of them is done.
-  bool take_back(TokenId id, std::set<TokenId>& taken) const;
 
   TokenShape shape_;
   std::vector<std::vector<Token>> tokens_;  // [levels][index]
   std::vector<std::set<uint32_t>> ready_;   // [levels]
   std::vector<uint32_t> done_;              // [levels]
-  std::vector<bool> synced_;                // [levels]
   uint64_t turns_ = 0;
 };
 

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <map>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "plans/base/rng.hpp"
@@ -62,45 +65,9 @@ TEST(TokenPool, TheLastTokensOfALevelMayBeShort) {
   EXPECT_THAT(pool.inputs_of({1, 1}), ElementsAre(TokenId{0, 2}));
 }
 
-TEST(TokenPool, WhatALostWorkerHeldGoesBackWithWhatWasMadeOfIt) {
-  TokenPool pool = two_levels();
-  forward(pool, kOne, {0, 0});
-  forward(pool, kTwo, {0, 1});
-  pool.claim({1, 0}, kTwo);
-  pool.claim({0, 2}, kOne);
-  const TokenPool::Loss loss = pool.lose(kOne);
-  EXPECT_FALSE(loss.voids_step);
-  ASSERT_EQ(loss.returned.size(), 3u);
-  EXPECT_EQ(loss.returned[2].id, (TokenId{1, 0}));
-  EXPECT_EQ(loss.returned[2].survivor, kTwo);
-  EXPECT_THAT(pool.ready(0), ElementsAre(0, 2, 3));
-  EXPECT_EQ(pool.at({0, 1}).state, State::kHeld) << "a survivor has it";
-  EXPECT_EQ(pool.on_output(kTwo, {1, 0}).why_dropped(), DropReason::kNotAllowed);
-  EXPECT_THAT(forward(pool, kTwo, {0, 0}), ElementsAre(TokenId{1, 0}));
-  pool.check_invariants();
-}
-
-TEST(TokenPool, AGradientThatDependsOnLostWorkVoidsTheStep) {
-  TokenPool pool = two_levels();
-  forward(pool, kOne, {0, 0});
-  forward(pool, kTwo, {0, 1});
-  forward(pool, kTwo, {1, 0});
-  pool.on_done(kTwo, {1, 0});
-  EXPECT_TRUE(pool.lose(kOne).voids_step) << "the gradient of its output is in a sum";
-}
-
-TEST(TokenPool, AGradientIsLostWithWhoHadItUntilItIsReduced) {
-  for (const bool is_synced : {false, true}) {
-    TokenPool pool({2, {2}});
-    forward(pool, kOne, {0, 0});
-    pool.on_done(kOne, {0, 0});
-    if (is_synced) pool.on_synced(0);
-    EXPECT_EQ(pool.lose(kOne).voids_step, !is_synced);
-  }
-}
-
-/// Workers come, pull, work and die at random. What they would have trained is followed beside the
-/// pool: each sample's path through the levels, and in whose sum its gradient is.
+/// Workers come, pull, work and die at random; a loss ends the pool. What they would have trained
+/// is followed beside the pool: each sample's path through the levels, and in whose sum its
+/// gradient is.
 class RandomSteps {
  public:
   RandomSteps(uint64_t seed, TokenShape shape) : rng_(seed), shape_(std::move(shape)) { begin(); }
@@ -115,9 +82,9 @@ class RandomSteps {
       work();
     }
     pool_->check_invariants();
-    if (pool_->is_over()) end();
+    if (is_over()) end();
   }
-  uint64_t steps = 0, voided = 0, returned = 0;
+  uint64_t steps = 0, lost = 0;
 
  private:
   void begin() {
@@ -137,37 +104,17 @@ class RandomSteps {
   }
   void join() { workers_.push_back({++last_}); }
 
+  /// The step is done again, by those who are left.
   void lose() {
-    const WorkerId dead = workers_[rng_.below(workers_.size())];
-    std::erase(workers_, dead);
-    const TokenPool::Loss loss = pool_->lose(dead);
-    bool is_depended_on = false;
-    for (const auto& [sample, sums] : gradients_) {
-      for (const auto& [level, who] : sums) is_depended_on |= who == dead || path_of(sample, dead);
-    }
-    EXPECT_EQ(loss.voids_step, is_depended_on);
-    if (loss.voids_step) {
-      ++voided;
-      return begin();
-    }
-    returned += loss.returned.size();
-    for (const TokenPool::Loss::Returned& each : loss.returned) at_.erase(each.id);
-    for (std::vector<WorkerId>& level : level_workers_) {
-      std::erase(level, dead);
-      if (level.empty()) level.push_back(workers_.front());
-    }
-    const std::vector<double> speeds(level_workers_.front().size(), 1);
-    buckets_.emplace(shape_, level_workers_, speeds);
+    workers_.erase(workers_.begin() + static_cast<std::ptrdiff_t>(rng_.below(workers_.size())));
+    ++lost;
+    begin();
   }
-  /// Its work on the sample is still in the step.
-  bool path_of(uint64_t sample, WorkerId who) const {
-    for (const auto& [id, worker] : at_) {
-      const SampleClaim samples = pool_->samples_of(id);
-      if (worker == who && sample >= samples.first && sample < samples.first + samples.count) {
-        return true;
-      }
+  bool is_over() const {
+    for (uint32_t level = 0; level < shape_.levels(); ++level) {
+      if (!pool_->is_done(level)) return false;
     }
-    return false;
+    return true;
   }
 
   void work() {
@@ -224,17 +171,15 @@ class RandomSteps {
 TEST(TokenPool, EachSamplePassesEachLevelOnceWhoeverComesAndDies) {
   const std::vector<TokenShape> shapes = {
       {8, {2}}, {16, {2, 4}}, {24, {1, 3, 12}}, {10, {2, 4, 8}}};
-  uint64_t steps = 0, voided = 0, returned = 0;
+  uint64_t steps = 0, lost = 0;
   for (uint64_t seed = 0; seed < 20; ++seed) {
     RandomSteps run(seed, shapes[seed % shapes.size()]);
     for (int event = 0; event < 5000; ++event) run.event();
     steps += run.steps;
-    voided += run.voided;
-    returned += run.returned;
+    lost += run.lost;
   }
   EXPECT_GT(steps, 300u);
-  EXPECT_GT(voided, 50u);
-  EXPECT_GT(returned, 50u);
+  EXPECT_GT(lost, 50u);
 }
 
 }  // namespace
