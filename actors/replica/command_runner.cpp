@@ -204,7 +204,6 @@ void CommandRunner::carry_out(const plans::SendReady& command) {
   plans::ReadyReport report;
   report.replica = own.parts.id;
   report.step = command.step;
-  report.samples = static_cast<uint32_t>(own.rows.count * config_.plan.microbatch_count);
   report.loss_sum = model.has_head() ? model.loss_sum() : 0;
   report.loss_tokens = model.has_head() ? static_cast<uint64_t>(model.loss_tokens()) : 0;
   report.weight_delay = command.weight_delay;

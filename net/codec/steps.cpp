@@ -43,7 +43,6 @@ Slice read_slice(schema::Slice::Reader from, Bounds& bounds) {
 void read(schema::Ready::Reader from, Bounds& bounds, plans::ReadyReport& to) {
   to.replica = bounds.replica("replica", from.getReplica());
   to.step = bounds.count("step", from.getStep(), kStepsMax);
-  to.samples = from.getSamples();   // Any 32 bits: the sum over a cluster fits 64.
   to.loss_sum = from.getLossSum();  // Not finite if the training has diverged.
   to.loss_tokens = bounds.count("lossTokens", from.getLossTokens(), kSamplesMax);
   to.needs_groups = from.getNeedsGroups();
@@ -63,7 +62,6 @@ void read(schema::Ready::Reader from, Bounds& bounds, plans::ReadyReport& to) {
 void write(const plans::ReadyReport& from, schema::Ready::Builder to) {
   to.setReplica(from.replica.value);
   to.setStep(from.step);
-  to.setSamples(from.samples);
   to.setLossSum(from.loss_sum);
   to.setLossTokens(from.loss_tokens);
   to.setNeedsGroups(from.needs_groups);

@@ -359,7 +359,7 @@ struct Ready {
   # Worker -> coordinator: a replica has done its last backward of a step.
   replica @0 :UInt32;
   step @1 :UInt64;
-  samples @2 :UInt32;         # Rows times micro-batches that the gradient holds.
+  obsoleteSamples @2 :UInt32;
   lossSum @3 :Float64;        # Sum of token losses, last stage; else 0.
   lossTokens @4 :UInt64;      # Number of token losses, last stage; else 0.
   needsGroups @5 :Bool;       # False: all its groups are groups of one, `normSquared` is final.

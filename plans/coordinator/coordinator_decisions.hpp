@@ -45,7 +45,6 @@ struct JoinRequest {
 struct ReadyReport {
   ReplicaId replica;
   uint64_t step = 0;
-  uint32_t samples = 0;
   double loss_sum = 0;
   uint64_t loss_tokens = 0;
   bool needs_groups = false;

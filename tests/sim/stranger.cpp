@@ -124,7 +124,6 @@ net::ControlBody Stranger::make_lie() {
       plans::ReadyReport ready;
       ready.replica = replica;
       ready.step = step;
-      ready.samples = 8;
       ready.loss_sum = 3;
       ready.loss_tokens = 64;
       ready.norm_squared = 4;

@@ -233,13 +233,13 @@ std::vector<Breach> breaches_of(capnp::Type type, bool is_list) {
 /// Fields that may be anything that their type can say, with the reason.
 const std::set<std::string>& free_fields() {
   static const std::set<std::string> kFree = {
-      "Envelope.traceHigh",  "Envelope.traceLow",            // Bits that are compared and shown.
-      "Join.processId",      "Status.workers[0].processId",  // Read by people.
-      "Assign.dataDigest",   "ShardSaved.files[0].crc32c",  "Join.configDigest",
-      "Joined.configDigest", "Assign.configDigest",         "Assign.secret",
-      "TextRequest.digest",  "TextLayers.secret",
-      "Ready.samples",  // 32 bits, summed up in 64.
-      "Ready.lossSum",       "Validated.lossSum",
+      "Envelope.traceHigh",    "Envelope.traceLow",            // Bits that are compared and shown.
+      "Join.processId",        "Status.workers[0].processId",  // Read by people.
+      "Assign.dataDigest",     "ShardSaved.files[0].crc32c",  "Join.configDigest",
+      "Joined.configDigest",   "Assign.configDigest",         "Assign.secret",
+      "TextRequest.digest",    "TextLayers.secret",
+      "Ready.obsoleteSamples",  // Nobody reads it.
+      "Ready.lossSum",         "Validated.lossSum",
       "Status.loss",  // Tell that the training diverged.
   };
   return kFree;

@@ -207,7 +207,6 @@ class RandomMessages {
   void fill(plans::ReadyReport& to) {
     to.replica = replica();
     to.step = count(kStepsMax);
-    to.samples = below(1ULL << 32);
     to.loss_sum = real(-1e30, 1e30);
     to.loss_tokens = count(kSamplesMax);
     to.needs_groups = flag();
