@@ -16,10 +16,11 @@ namespace skein::plans {
 /// A commit is one step of the whole job, as in synchronous steps; its samples are pulled by
 /// workers as tokens. A worker asks when its device has begun the step, and is granted tokens ahead
 /// of what it computes, so that their inputs travel meanwhile; whoever is slow comes to fewer of
-/// them. The replicas of a stage reduce its gradients as soon as all of the stage's tokens are
-/// done, while others still compute. Each replica's gradient is a sum over its samples, scaled by
-/// the step's, so the reduced one does not depend on who came to which token but for the order of
-/// sums. Source: Fela, ICDE'20 (from memory).
+/// them, but where it is the only one that may train a sub-model. The replicas of a stage reduce
+/// its gradients as soon as all of the stage's tokens are done, while others still compute. Each
+/// replica's gradient is a sum over its samples, scaled by the step's, so the reduced one does not
+/// depend on who came to which token but for the order of sums. Source: Fela, ICDE'20 (from
+/// memory).
 ///
 /// Differs: the loss of a worker ends the plan, and the step is done again with another one. Its
 /// gradients go to groups that all replicas of a stage belong to, and these end with a member.
@@ -34,7 +35,9 @@ class TokenSteps final : public TrainingMode {
   ModeOutcome on_reduced(WorkerId sender, ReplicaId replica, uint64_t step, double norm_squared,
                          uint64_t now_us) override;
   bool awaits(ReplicaId replica) const override;
-  /// None: no worker is held to a share of the work that it could be too slow for.
+  /// None: no worker of a sub-model that all may train is held to a share of the work that it could
+  /// be too slow for. Those whom a limited sub-model is left to are, and are not watched: what one
+  /// of them is to be busy follows from what it came to, and nothing says what that should be.
   ModeTimings last_timings() const override { return {}; }
   void check_invariants() const override;
 
