@@ -80,6 +80,25 @@ def join(run):
     return [1]
 
 
+def drain(run):
+    """A worker that is asked to leave does so between two steps: none is done again."""
+    run.wait_for_step(6)
+    run.signal(2, signal.SIGTERM)
+    left = run.wait_for_event("worker.left")
+    assert left and not run.events("worker.lost") and not run.events("run.rolled_back"), run.errors()
+    return []
+
+
+def resume(run):
+    """Another coordinator in place of one that died goes on with its workers."""
+    run.address()
+    run.wait_for_step(8)
+    run.coordinator.kill()
+    run.coordinator.wait()
+    run.resume()
+    return []
+
+
 def all_of_it(run):
     """Eight workers: one dies, one is stopped past its lease, two join, another one dies."""
     kill(run)
@@ -133,8 +152,8 @@ def main():
             check(program, reference, name, run)
         finally:
             run.end()
-    faults = [kill, stop, pause, join]
-    for fault in faults if LONG else faults[:2] + faults[3:]:
+    faults = [kill, stop, join, drain, resume, pause]
+    for fault in faults if LONG else faults[:-1]:
         run = ElasticRun(program, fault.__name__, 4, *THREE, *SLOW, "--training.steps", str(STEPS),
                          apart=True)
         try:
