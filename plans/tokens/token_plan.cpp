@@ -126,6 +126,7 @@ absl::StatusOr<PlannedPipeline> quick_replan_tokens(const ReplanRequest& request
   chosen.plan = assemble_token_plan(request.job, stages, static_cast<int64_t>(shape.samples));
   chosen.plan.generation = request.generation;
   SKEIN_RETURN_IF_ERROR(check_plan(request.job, chosen.plan));
+  SKEIN_RETURN_IF_ERROR(check_fits(request, chosen.plan));
   chosen.reason = "for now the tokens of before, by those who are here";
   return chosen;
 }
