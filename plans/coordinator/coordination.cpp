@@ -726,9 +726,11 @@ std::optional<RunEvent> Coordination::keep_apart(PlannedPipeline& chosen, uint64
   if (const auto measured = measurements_.of(request.workers);
       candidates_.is_planned() && !stop_.is_made() && !measured.empty()) {
     request.fits = [asked = measured_request(options_.job, measured),
+                    claims = options_.job.sync.claims_in_flight,
                     workers = request.workers](const Plan& plan) {
       const absl::StatusOr<Plan> positioned = with_positions(plan, workers);
-      return !positioned.ok() || check_memory(*positioned, asked.profile, asked.cluster).ok();
+      return !positioned.ok() ||
+             check_memory(*positioned, asked.profile, asked.cluster, claims).ok();
     };
   }
   request.make_plan =

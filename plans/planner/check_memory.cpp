@@ -17,8 +17,15 @@
 namespace skein::plans {
 namespace {
 
-bool fits(const Plan& plan, const Profile& profile, const ClusterSpec& cluster) {
-  return lacking_bytes(plan, profile, cluster) <= 0;
+/// What the memory of a plan is checked with.
+struct Room {
+  const Profile& profile;
+  const ClusterSpec& cluster;
+  int64_t claims_in_flight = 1;
+};
+
+bool fits(const Plan& plan, const Room& room) {
+  return lacking_bytes(plan, room.profile, room.cluster, room.claims_in_flight) <= 0;
 }
 
 /// The same stages with micro-batches of `rows` rows. Empty if a replica would have none, or the
@@ -39,11 +46,11 @@ std::optional<Plan> with_rows(const Plan& plan, int64_t rows) {
 }
 
 /// The largest smaller number of rows that fits; 0: none.
-int64_t fitting_rows(const Plan& plan, const Profile& profile, const ClusterSpec& cluster) {
+int64_t fitting_rows(const Plan& plan, const Room& room) {
   for (int64_t rows = plan.microbatch_rows - 1; rows >= 1; --rows) {
     if (plan.microbatch_rows % rows != 0) continue;
     const std::optional<Plan> changed = with_rows(plan, rows);
-    if (changed && fits(*changed, profile, cluster)) return rows;
+    if (changed && fits(*changed, room)) return rows;
   }
   return 0;
 }
@@ -76,15 +83,17 @@ std::vector<int64_t> filled_cuts(const LayerSums& sums, const Plan& plan,
 
 /// The smallest number of stages above the plan's, one device each, largest memory first, that
 /// fits; 0: none.
-int64_t fitting_stages(const Plan& plan, const Profile& profile, const ClusterSpec& cluster) {
+int64_t fitting_stages(const Plan& plan, const Room& room) {
+  const Profile& profile = room.profile;
+  const ClusterSpec& cluster = room.cluster;
   std::vector<int32_t> order(cluster.devices.size());
   std::iota(order.begin(), order.end(), 0);
-  auto room = [&](int32_t device) {  // Unlimited devices have the most.
+  auto bytes_of = [&](int32_t device) {  // Unlimited devices have the most.
     const int64_t bytes = cluster.devices[static_cast<size_t>(device)].memory_bytes;
     return bytes == 0 ? std::numeric_limits<int64_t>::max() : bytes;
   };
   std::stable_sort(order.begin(), order.end(),
-                   [&](int32_t a, int32_t b) { return room(a) > room(b); });
+                   [&](int32_t a, int32_t b) { return bytes_of(a) > bytes_of(b); });
   LayerSums sums(profile);
   const size_t stages_max = std::min(order.size(), profile.layers.size());
   for (size_t stages = plan.stages.size() + 1; stages <= stages_max; ++stages) {
@@ -92,7 +101,7 @@ int64_t fitting_stages(const Plan& plan, const Profile& profile, const ClusterSp
     std::vector<int64_t> memory;
     for (size_t s = 0; s < stages; ++s) {
       devices.push_back({order[s]});
-      memory.push_back(room(order[s]));
+      memory.push_back(bytes_of(order[s]));
     }
     CandidatePlan candidate =
         straight_candidate_plan(filled_cuts(sums, plan, memory), devices, plan.microbatch_rows);
@@ -102,7 +111,7 @@ int64_t fitting_stages(const Plan& plan, const Profile& profile, const ClusterSp
     request.profile.tied_bytes = profile.tied_bytes;
     request.global_batch_rows = plan.microbatch_rows * plan.microbatch_count;
     Plan changed = listless_plan(candidate, request);
-    if (set_schedule(changed, ScheduleKind::k1F1B).ok() && fits(changed, profile, cluster)) {
+    if (set_schedule(changed, ScheduleKind::k1F1B).ok() && fits(changed, room)) {
       return static_cast<int64_t>(stages);
     }
   }
@@ -110,30 +119,29 @@ int64_t fitting_stages(const Plan& plan, const Profile& profile, const ClusterSp
 }
 
 /// What would make the plan fit; only what was tried and does.
-std::vector<std::string> mitigations(const Plan& plan, const Profile& profile,
-                                     const ClusterSpec& cluster) {
+std::vector<std::string> mitigations(const Plan& plan, const Room& room) {
   std::vector<std::string> mitigations;
   Plan changed = plan;
   changed.recompute = true;
-  if (!plan.recompute && fits(changed, profile, cluster)) mitigations.push_back("recomputation");
+  if (!plan.recompute && fits(changed, room)) mitigations.push_back("recomputation");
   changed = plan;
   if (plan.schedule != ScheduleKind::k1F1B && set_schedule(changed, ScheduleKind::k1F1B).ok() &&
-      fits(changed, profile, cluster)) {
+      fits(changed, room)) {
     mitigations.push_back("the schedule 1F1B");
   }
-  if (const int64_t rows = fitting_rows(plan, profile, cluster); rows > 0) {
+  if (const int64_t rows = fitting_rows(plan, room); rows > 0) {
     mitigations.push_back(absl::StrCat("micro-batches of ", rows, " rows"));
   }
-  if (const int64_t stages = fitting_stages(plan, profile, cluster); stages > 0) {
+  if (const int64_t stages = fitting_stages(plan, room); stages > 0) {
     mitigations.push_back(absl::StrCat(stages, " stages of one device"));
   }
   if (!mitigations.empty() || plan.recompute) return mitigations;
   changed = plan;
   changed.recompute = true;
-  if (const int64_t rows = fitting_rows(changed, profile, cluster); rows > 0) {
+  if (const int64_t rows = fitting_rows(changed, room); rows > 0) {
     mitigations.push_back(absl::StrCat("recomputation and micro-batches of ", rows, " rows"));
   }
-  if (const int64_t stages = fitting_stages(changed, profile, cluster); stages > 0) {
+  if (const int64_t stages = fitting_stages(changed, room); stages > 0) {
     mitigations.push_back(absl::StrCat("recomputation and ", stages, " stages of one device"));
   }
   return mitigations;
@@ -141,10 +149,11 @@ std::vector<std::string> mitigations(const Plan& plan, const Profile& profile,
 
 }  // namespace
 
-absl::Status check_memory(const Plan& plan, const Profile& profile, const ClusterSpec& cluster) {
+absl::Status check_memory(const Plan& plan, const Profile& profile, const ClusterSpec& cluster,
+                          int64_t claims_in_flight) {
   const WorkerMemory* worst = nullptr;
   int64_t lacking = 0;
-  const std::vector<WorkerMemory> memories = plan_memory(plan, profile);
+  const std::vector<WorkerMemory> memories = plan_memory(plan, profile, claims_in_flight);
   for (const WorkerMemory& memory : memories) {
     const size_t device = memory.worker.value - 1;
     if (memory.worker.value == 0 || device >= cluster.devices.size()) {
@@ -159,12 +168,15 @@ absl::Status check_memory(const Plan& plan, const Profile& profile, const Cluste
   }
   if (worst == nullptr) return absl::OkStatus();
   const ClusterDevice& device = cluster.devices[worst->worker.value - 1];
-  const std::vector<std::string> ways = mitigations(plan, profile, cluster);
+  const std::vector<std::string> ways = mitigations(plan, {profile, cluster, claims_in_flight});
   return absl::ResourceExhaustedError(absl::StrCat(
       "device ", device.name, " (worker ", worst->worker.value, ") lacks ", lacking,
       " bytes: it needs ", worst->state_bytes, " for weights, gradients and optimizer, ",
       worst->stash_bytes, " for stashes", worst->extra_bytes > 0 ? ", " : "",
       worst->extra_bytes > 0 ? absl::StrCat(worst->extra_bytes, " to recompute a layer") : "",
+      worst->version_bytes > 0
+          ? absl::StrCat(", ", worst->version_bytes, " for older versions of weights")
+          : "",
       ", and has ", device.memory_bytes, "; ",
       ways.empty() ? "neither recomputation, nor fewer rows, nor more stages make it fit: use "
                      "devices with more memory"

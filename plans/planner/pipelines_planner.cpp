@@ -19,6 +19,7 @@
 #include "plans/plan/pipeline_cuts.hpp"
 #include "plans/plan/pipeline_plan.hpp"
 #include "plans/plan/plan_ranks.hpp"
+#include "plans/schedule/continuous_1f1b.hpp"
 #include "plans/simulator/consensus_distance.hpp"
 #include "plans/simulator/policy_simulation.hpp"
 #include "plans/simulator/simulator.hpp"
@@ -95,7 +96,8 @@ class PipelineTimes {
     plan.groups = reduction_groups(plan.stages, request_.profile.tied_bytes > 0);
     SKEIN_RETURN_IF_ERROR(set_schedule(plan, kind));
     if (must_fit_) {
-      SKEIN_RETURN_IF_ERROR(check_memory(plan, request_.profile, request_.cluster));
+      SKEIN_RETURN_IF_ERROR(
+          check_memory(plan, request_.profile, request_.cluster, job_.sync.claims_in_flight));
     }
     return simulate(plan, request_.profile, request_.cluster, request_.simulation);
   }
@@ -158,7 +160,8 @@ class PipelineTimes {
     return cuts;
   }
 
-  /// As 1F1B stashes, or all micro-batches; the simulator judges what is chosen.
+  /// As 1F1B stashes, with a flush or without, or all micro-batches; `check_memory` judges what is
+  /// chosen.
   bool fits(const Devices& order, size_t i, const LayerRange& range, int64_t rows) {
     const int64_t limit = device_at(order[i]).memory_bytes;
     if (limit == 0) return true;
@@ -166,12 +169,16 @@ class PipelineTimes {
     if (is_new) {
       found->second = stage_memory(request_.profile, range, rows, job_.training.recompute);
     }
-    const bool is_1f1b = job_.parallelism.pipeline_parallel_schedule == "1F1B";
-    const int64_t stashes =
-        is_1f1b ? std::min(static_cast<int64_t>(order.size() - i), microbatch_count(job_))
-                : microbatch_count(job_);
     const StageMemory& memory = found->second;
-    return memory.state_bytes + stashes * memory.stash_bytes + memory.extra_bytes <= limit;
+    const Continuous1F1B in_order{static_cast<int32_t>(order.size()),
+                                  static_cast<int32_t>(microbatch_count(job_)),
+                                  static_cast<int32_t>(job_.sync.claims_in_flight)};
+    const auto stage = static_cast<int32_t>(i);
+    const bool is_1f1b = job_.parallelism.pipeline_parallel_schedule == "1F1B";
+    const int64_t stashes = is_1f1b ? in_order.stash_peak(stage) : microbatch_count(job_);
+    return memory.state_bytes + stashes * memory.stash_bytes + memory.extra_bytes +
+               in_order.old_versions(stage) * memory.version_bytes <=
+           limit;
   }
 
   int64_t layers() const { return static_cast<int64_t>(request_.profile.layers.size()); }
@@ -461,7 +468,8 @@ absl::Status take_if_better(const JobSpec& job, const PlanRequest& request,
   // Between all cuts there may be more stages, which stash a little more.
   SKEIN_ASSIGN_OR_RETURN(const Plan whole,
                          make_plan_of_cuts(job, judged.pipelines, request.generation));
-  SKEIN_RETURN_IF_ERROR(check_memory(whole, request.profile, request.cluster));
+  SKEIN_RETURN_IF_ERROR(
+      check_memory(whole, request.profile, request.cluster, job.sync.claims_in_flight));
   choice.pipelines = judged.pipelines;
   choice.progress = judged.progress;
   return absl::OkStatus();

@@ -76,6 +76,8 @@ std::vector<PlanVerdict> compare_planners(const PlanRequest& request);
 ///                     make the plan fit: recomputation, 1F1B, fewer rows, more stages. Each was
 ///                     tried and does.
 /// InvalidArgument     if the plan has a worker that the cluster has no device for.
-absl::Status check_memory(const Plan& plan, const Profile& profile, const ClusterSpec& cluster);
+/// `claims_in_flight`  as in `plan_memory`.
+absl::Status check_memory(const Plan& plan, const Profile& profile, const ClusterSpec& cluster,
+                          int64_t claims_in_flight = 1);
 
 }  // namespace skein::plans

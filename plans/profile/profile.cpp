@@ -158,6 +158,14 @@ StageMemory stage_memory(const Profile& profile, const LayerRange& layers, int64
       std::llround(static_cast<double>(parameter_bytes(profile, layers)) * profile.state_factor);
   memory.stash_bytes = stash_row_bytes * rows;
   memory.extra_bytes = recompute ? largest * rows : 0;
+  // State beyond whole multiples of the weights is the copy that products read.
+  const double copied = profile.state_factor - std::floor(profile.state_factor);
+  const LayerRange blocks{std::max<int64_t>(layers.begin, 1),
+                          std::min(layers.end, static_cast<int64_t>(profile.layers.size()) - 1)};
+  for (int64_t l = blocks.begin; l < blocks.end; ++l) {
+    memory.version_bytes +=
+        std::llround(static_cast<double>(layer_of(profile, l).parameter_bytes) * (1 + copied));
+  }
   return memory;
 }
 

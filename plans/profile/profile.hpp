@@ -72,6 +72,9 @@ struct StageMemory {
   int64_t stash_bytes = 0;  // The stash of one micro-batch.
   /// With recomputation: the stash of the one layer that is computed again, the largest of them.
   int64_t extra_bytes = 0;
+  /// An older version of the weights that backwards use: of its transformer blocks, which are all
+  /// layers but the model's first and last one.
+  int64_t version_bytes = 0;
 };
 /// A stash holds the stage's input (the output of the layer in front of it; the first layer's input
 /// counts as nothing) and what its layers keep: `stash_row_bytes`, or with `recompute` only their

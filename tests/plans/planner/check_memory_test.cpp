@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "planner_requests.hpp"
 #include "plans/planner/candidate_schedule.hpp"
@@ -75,6 +76,30 @@ TEST(CheckMemory, OfferedMitigationsAreTrue) {
                          text.find("; recomputation would") != std::string::npos;
     EXPECT_EQ(offered, helps) << bytes << " bytes: " << text;
   }
+}
+
+TEST(CheckMemory, SeveralClaimsInFlightTakeOlderVersionsAndTheStashesOfTheirOrder) {
+  // As with a flush, and a version of the first stage's block beside it: the other layer is none.
+  for (const int64_t bytes : {16'999, 17'000}) {
+    const Small small(bytes);
+    const absl::Status status =
+        check_memory(small.plan, small.request.profile, small.request.cluster, 2);
+    EXPECT_EQ(status.ok(), bytes == 17'000) << status;
+    if (status.ok()) continue;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("lacks 1 bytes"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("1000 for older versions of weights"));
+  }
+}
+
+/// A worker that holds two stages allocates for each of them.
+TEST(CheckMemory, WithSeveralClaimsInFlightEachStageOfAWorkerCounts) {
+  Small small(0);
+  for (StagePlan& stage : small.plan.stages) stage.replicas.front().worker = WorkerId{1};
+  const std::vector<WorkerMemory> memories = plan_memory(small.plan, small.request.profile, 2);
+  ASSERT_EQ(memories.size(), 1u);
+  EXPECT_EQ(memories[0].state_bytes, 16'000);
+  EXPECT_EQ(memories[0].stash_bytes, 2 * 4000 + 1 * (4000 + 40)) << "the last one has an input";
+  EXPECT_EQ(memories[0].version_bytes, 1000) << "the last stage needs the newest weights only";
 }
 
 TEST(CheckMemory, RefusesAPlanForAnotherCluster) {

@@ -200,6 +200,24 @@ TEST(PipelinesPlanner, ModelsThatFitNowhereAreRefused) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("lacks"));
 }
 
+/// Beside five layers the first worker would need a version of four blocks.
+TEST(PipelinesPlanner, SeveralClaimsInFlightTakeMemoryForOlderVersions) {
+  JobSpec job = ten_layers();
+  PlanRequest request = request_for({{1, 1}});
+  for (ClusterDevice& each : request.cluster.devices) each.memory_bytes = 2'430'000;
+  const auto cuts = [&] {
+    return cuts_of(plan_pipeline_replicas(job, request).value().plan).front().cuts;
+  };
+  EXPECT_EQ(cuts(), (std::vector<int64_t>{5}));
+  job.sync.claims_in_flight = 2;
+  EXPECT_EQ(cuts(), (std::vector<int64_t>{4}));
+  for (ClusterDevice& each : request.cluster.devices) each.memory_bytes = 2'040'000;
+  EXPECT_EQ(plan_pipeline_replicas(job, request).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  job.sync.claims_in_flight = 1;
+  EXPECT_EQ(cuts(), (std::vector<int64_t>{5}));
+}
+
 TEST(PipelinesPlanner, ATiedEmbeddingIsCutWhereTheModelHasNoRoom) {
   JobSpec job = ten_layers();
   job.model.tied_head = true;
