@@ -20,11 +20,6 @@ ChangePatience patience_after(uint32_t changes) {
   return ChangePatience(options);
 }
 
-double bias_of(const std::map<std::string, double>& biases, const std::string& mode) {
-  const auto found = biases.find(mode);
-  return found == biases.end() ? 1 : found->second;
-}
-
 }  // namespace
 
 PlannedModeChoice::PlannedModeChoice(const JobSpec& job, bool is_planned)
@@ -37,10 +32,10 @@ PlannedModeChoice::PlannedModeChoice(const JobSpec& job, bool is_planned)
 void PlannedModeChoice::begin_generation(const Plan& plan) {
   mode_ = plan.mode;
   spans_.clear();
-  if (std::set<WorkerId> workers = plan_workers(plan); workers != workers_) {
-    workers_ = std::move(workers);
-    bias_.clear();
-  }
+  std::set<WorkerId> workers = plan_workers(plan);
+  const auto known = measured_.find(mode_);
+  if (known != measured_.end() && known->second.workers != workers) measured_.erase(known);
+  workers_ = std::move(workers);
   patience_ = patience_after(changes_);
   next_look_ = 2 * patience_.steps_between_looks();
 }
@@ -51,6 +46,11 @@ void PlannedModeChoice::on_commit(uint64_t steps_done, double step_us) {
   while (spans_.size() > 2 && spans_[1].steps_done + RecentSteps::kKept <= steps_done) {
     spans_.pop_front();
   }
+}
+
+double PlannedModeChoice::bias_of(const std::string& mode) const {
+  const auto found = measured_.find(mode);
+  return found == measured_.end() ? 1 : found->second.bias;
 }
 
 double PlannedModeChoice::measured_per_second() const {
@@ -75,9 +75,9 @@ std::optional<ModeChoice::Change> PlannedModeChoice::on_answer(const ModeAnswer&
   const bool is_apart = mode_ == kLocalMode;
   const double measured = measured_per_second();
   const double predicted = is_apart ? answer.apart_per_second : answer.together_per_second;
-  if (measured > 0 && predicted > 0) bias_[mode_] = measured / predicted;
-  const double apart = answer.apart_per_second * bias_of(bias_, kLocalMode) * answer.apart_worth;
-  const double together = answer.together_per_second * bias_of(bias_, kSynchronousMode);
+  if (measured > 0 && predicted > 0) measured_[mode_] = {measured / predicted, workers_};
+  const double apart = answer.apart_per_second * bias_of(kLocalMode) * answer.apart_worth;
+  const double together = answer.together_per_second * bias_of(kSynchronousMode);
   look_text_ = absl::StrFormat(
       "progress a second apart, with overlapped averages: %.4g iterations; all together: %.4g; %s",
       apart, together, answer.reason);

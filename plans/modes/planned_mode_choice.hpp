@@ -41,6 +41,8 @@ class PlannedModeChoice {
  private:
   /// What the last steps of the plan in force really did; 0: not known.
   double measured_per_second() const;
+  /// What was measured of the mode over what was predicted; 1: not known.
+  double bias_of(const std::string& mode) const;
 
   bool may_change_ = false;
   double iterations_of_step_ = 1;
@@ -51,8 +53,13 @@ class PlannedModeChoice {
   };
   // Commits of the plan in force; the first one only says where the second begins.
   std::deque<Span> spans_;
-  // By mode: measured over predicted iterations, since the workers of plans are the same.
-  std::map<std::string, double> bias_;
+  struct Measured {
+    double bias = 1;             // Measured over predicted iterations.
+    std::set<WorkerId> workers;  // Those of the plan that it was measured of.
+  };
+  // By mode, until a plan in it has other workers. The best plans of the two modes may well have
+  // unlike ones.
+  std::map<std::string, Measured> measured_;
   std::set<WorkerId> workers_;  // Those of the plan in force.
   std::string look_text_;
   uint64_t last_look_ = 0, next_look_ = 0;  // When so many steps of it have been seen.

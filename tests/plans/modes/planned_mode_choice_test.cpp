@@ -147,6 +147,27 @@ TEST(PlannedModeChoice, WhatWasMeasuredWithOtherWorkersIsForgotten) {
   }
 }
 
+/// A worker that has no place in the plan of one mode may have one in the other's.
+TEST(PlannedModeChoice, WhatWasMeasuredOfAModeOutlastsTheOtherOne) {
+  JobSpec job = auto_job();
+  job.training.global_batch_size = pipeline_samples(job);  // A step is an iteration.
+  PlannedModeChoice choice(job, true);
+  const auto of = [](const std::string& mode, std::vector<WorkerId> workers) {
+    Plan plan = plan_in(mode);
+    plan.stages.resize(1);
+    for (WorkerId worker : workers) plan.stages[0].replicas.push_back({{0}, worker, {0, 1}});
+    return plan;
+  };
+  const ModeAnswer alike = predicted(10, 10);
+  choice.begin_generation(of(kSynchronousMode, {{1}}));
+  train(choice, 0, 40, 5);
+  EXPECT_FALSE(choice.on_answer(alike));
+  ASSERT_TRUE(choice.on_answer(alike)) << "half of what is predicted";
+  choice.begin_generation(of(kLocalMode, {{1}, {2}}));
+  train(choice, 40, 80, 6);
+  for (int look = 0; look < 5; ++look) EXPECT_FALSE(choice.on_answer(alike)) << "6 against 5";
+}
+
 TEST(PlannedModeChoice, TheFirstCommitOfAPlanIsNotOfItsPace) {
   PlannedModeChoice choice(auto_job(), true);
   choice.begin_generation(plan_in(kSynchronousMode));
