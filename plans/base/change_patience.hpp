@@ -15,11 +15,14 @@ class ChangePatience {
     int32_t looks_min = 2;     // In a row, that have to say so.
     uint64_t steps_first = 1;  // From a look to the next.
     uint64_t steps_max = 1;    // Twice as many after each look in vain, up to so many.
+    int32_t wishes = 0;        // Looks in a row that have said so already.
   };
   explicit ChangePatience(const Options& options)
-      : options_(options), steps_between_looks_(options.steps_first) {}
+      : options_(options), steps_between_looks_(options.steps_first), wishes_(options.wishes) {}
 
   uint64_t steps_between_looks() const { return steps_between_looks_; }
+  /// Looks in a row, up to the last one, that spoke for another way; 0 behind a change.
+  int32_t wishes() const { return wishes_; }
   /// What a look has shown, in one unit, more is better; nothing is promised by 0. True: it is time
   /// to change.
   bool on_look(double present, double promised) {
@@ -37,7 +40,7 @@ class ChangePatience {
  private:
   Options options_;
   uint64_t steps_between_looks_;
-  int32_t wishes_ = 0;  // Looks in a row that spoke for another way.
+  int32_t wishes_;
 };
 
 /// The first looks after a change: who changes often does so ever more rarely, as each change costs

@@ -1,5 +1,6 @@
 #include "plans/modes/planned_mode_choice.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -12,11 +13,14 @@ namespace skein::plans {
 namespace {
 
 constexpr uint64_t kStepsBetweenLooks = 8, kStepsBetweenLooksMax = 512;
+/// Of fewer steps a mode may be better than predicted, not worse: the first ones are often slow.
+constexpr uint64_t kStepsSure = 16;
 
-ChangePatience patience_after(uint32_t changes) {
+ChangePatience patience_after(uint32_t changes, int32_t wishes = 0) {
   ChangePatience::Options options;
   options.steps_first = steps_after_changes(kStepsBetweenLooks, changes);
   options.steps_max = kStepsBetweenLooksMax;
+  options.wishes = wishes;
   return ChangePatience(options);
 }
 
@@ -30,14 +34,15 @@ PlannedModeChoice::PlannedModeChoice(const JobSpec& job, bool is_planned)
 }
 
 void PlannedModeChoice::begin_generation(const Plan& plan) {
+  std::set<WorkerId> workers = plan_workers(plan);
+  const bool goes_on = plan.mode == mode_ && workers == workers_;
   mode_ = plan.mode;
   spans_.clear();
-  std::set<WorkerId> workers = plan_workers(plan);
   const auto known = measured_.find(mode_);
   if (known != measured_.end() && known->second.workers != workers) measured_.erase(known);
   workers_ = std::move(workers);
-  patience_ = patience_after(changes_);
-  next_look_ = 2 * patience_.steps_between_looks();
+  patience_ = patience_after(changes_, goes_on ? patience_.wishes() : 0);
+  next_look_ = patience_.steps_between_looks();
 }
 
 void PlannedModeChoice::on_commit(uint64_t steps_done, double step_us) {
@@ -75,7 +80,11 @@ std::optional<ModeChoice::Change> PlannedModeChoice::on_answer(const ModeAnswer&
   const bool is_apart = mode_ == kLocalMode;
   const double measured = measured_per_second();
   const double predicted = is_apart ? answer.apart_per_second : answer.together_per_second;
-  if (measured > 0 && predicted > 0) measured_[mode_] = {measured / predicted, workers_};
+  if (measured > 0 && predicted > 0) {
+    const bool is_sure = spans_.back().steps_done - spans_.front().steps_done >= kStepsSure;
+    const double bias = measured / predicted;
+    measured_[mode_] = {is_sure ? bias : std::max(1.0, bias), workers_};
+  }
   const double apart = answer.apart_per_second * bias_of(kLocalMode) * answer.apart_worth;
   const double together = answer.together_per_second * bias_of(kSynchronousMode);
   look_text_ = absl::StrFormat(
@@ -88,7 +97,8 @@ std::optional<ModeChoice::Change> PlannedModeChoice::on_answer(const ModeAnswer&
   const double now = is_apart ? apart : together;
   const double then = is_apart ? together : apart;
   const bool is_time = patience_.on_look(now, now == 0 ? 0 : then);
-  next_look_ = last_look_ + patience_.steps_between_looks();
+  const uint64_t spacing = patience_.steps_between_looks();
+  next_look_ = last_look_ + (patience_.wishes() > 0 ? spacing / 2 : spacing);
   if (!is_time) return std::nullopt;
   ++changes_;
   return ModeChoice::Change{

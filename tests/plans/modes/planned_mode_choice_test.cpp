@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "plans/plan/pipeline_plan.hpp"
 
 namespace skein::plans {
@@ -82,6 +84,33 @@ TEST(PlannedModeChoice, AfterAWishTheNextLookComesSoon) {
   EXPECT_TRUE(choice.on_answer(predicted(1, 2)));
 }
 
+TEST(PlannedModeChoice, ChangesAtTheTwelfthStepAtTheSoonest) {
+  PlannedModeChoice choice(auto_job(), true);
+  choice.begin_generation(plan_in(kSynchronousMode));
+  std::vector<uint64_t> looks;
+  for (uint64_t step = 1; step <= 12; ++step) {
+    if (!choice.is_due(seen(step))) continue;
+    looks.push_back(step);
+    EXPECT_EQ(choice.on_answer(predicted(1, 2)).has_value(), step == 12) << step;
+  }
+  EXPECT_EQ(looks, (std::vector<uint64_t>{8, 12}));
+}
+
+/// As when layers move: the next look comes as soon as there are steps to look at, and decides.
+TEST(PlannedModeChoice, AWishOutlastsANewPlanOfTheSameModeAndWorkers) {
+  for (const bool are_others : {false, true}) {
+    PlannedModeChoice choice(auto_job(), true);
+    Plan plan = plan_in(kSynchronousMode);
+    choice.begin_generation(plan);
+    EXPECT_FALSE(choice.on_answer(predicted(1, 2)));
+    if (are_others) plan.stages = {{{0, 1}, {{{0}, {1}, {0, 1}}}}};
+    choice.begin_generation(plan);
+    EXPECT_FALSE(choice.is_due(seen(7)));
+    EXPECT_TRUE(choice.is_due(seen(8)));
+    EXPECT_EQ(choice.on_answer(predicted(1, 2)).has_value(), !are_others);
+  }
+}
+
 TEST(PlannedModeChoice, WhoChangesOftenDoesSoMoreRarely) {
   PlannedModeChoice choice(auto_job(), true);
   uint64_t before = 0;
@@ -131,6 +160,18 @@ TEST(PlannedModeChoice, WhatWasMeasuredOfAModeCountsMoreThanWhatIsPredicted) {
   choice.begin_generation(plan_in(kSynchronousMode));
   train(choice, 100, 140, 5);
   for (int look = 0; look < 5; ++look) EXPECT_FALSE(choice.on_answer(alike)) << "5 against 4";
+}
+
+TEST(PlannedModeChoice, AFewSlowFirstStepsDoNotSpeakAgainstAMode) {
+  JobSpec job = auto_job();
+  job.training.global_batch_size = pipeline_samples(job);  // A step is an iteration.
+  PlannedModeChoice choice(job, true);
+  choice.begin_generation(plan_in(kSynchronousMode));
+  train(choice, 0, 16, 5);  // What fifteen steps took; the first commit only begins them.
+  for (int look = 0; look < 3; ++look) EXPECT_FALSE(choice.on_answer(predicted(10, 10)));
+  train(choice, 16, 17, 5);
+  EXPECT_FALSE(choice.on_answer(predicted(10, 10)));
+  EXPECT_TRUE(choice.on_answer(predicted(10, 10)));
 }
 
 TEST(PlannedModeChoice, WhatWasMeasuredWithOtherWorkersIsForgotten) {
