@@ -262,6 +262,21 @@ bool LocalUpdates::take_claim(uint32_t pipeline, CoordinatorDecisions& orders) {
   return true;
 }
 
+/// So long after one claim it is through with the next, if nobody holds it up. Flushed, all of it
+/// counts; else its busiest worker, who may have several stages.
+uint64_t LocalUpdates::pace_us(const PipelineIteration& iteration) const {
+  if (is_flushed()) return std::max<uint64_t>(1, iteration.step_us());
+  std::map<WorkerId, uint64_t> busy_us;
+  uint64_t longest = 1;
+  for (const auto& [stage, report] : iteration.reports) {
+    const StagePlan& plan = plan_.stages[stage];
+    uint64_t& own = busy_us[plan.replicas[iteration.pipeline].worker];
+    own += report.busy_us;
+    longest = std::max(longest, own);
+  }
+  return longest;
+}
+
 /// All stages of a pipeline replica have reported its oldest claim.
 const PipelineIteration& LocalUpdates::finish(uint32_t pipeline) {
   Pipeline& own = pipelines_[pipeline];
@@ -271,7 +286,7 @@ const PipelineIteration& LocalUpdates::finish(uint32_t pipeline) {
       PipelineIteration{pipeline, step, done.samples, std::move(done.reports)});
   SKEIN_CHECK(pool_->finish(pipeline, iteration.claim.first))
       << "pipeline replica " << pipeline << " has no claim";
-  own.busy_us = iteration.busy_us();
+  own.pace_us = pace_us(iteration);
   own.step_us = iteration.step_us();
   own.trained = iteration.claim.count;
   ++own.iterations;
@@ -346,7 +361,7 @@ bool LocalUpdates::would_be_last(uint32_t pipeline) const {
   for (size_t n = 0; n < pipelines_.size(); ++n) {
     const Pipeline& each = pipelines_[n];
     // Who has left the policy does what it holds, and no more.
-    paces.push_back({!each.claims.empty() && each.has_policy, static_cast<double>(each.busy_us),
+    paces.push_back({!each.claims.empty() && each.has_policy, static_cast<double>(each.pace_us),
                      static_cast<double>(each.claims.size()), static_cast<double>(samples_[n])});
   }
   return plans::would_be_last(paces, pipeline, static_cast<double>(pool.end - pool.fresh));

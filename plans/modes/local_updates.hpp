@@ -91,7 +91,7 @@ class LocalUpdates final : public TrainingMode {
     bool is_lost = false;
     bool has_policy = true;   // The policy counts it as present.
     uint64_t iterations = 0;  // In this round.
-    uint64_t busy_us = 0;     // In its last iteration, at the stage that took longest; 0: none yet.
+    uint64_t pace_us = 0;     // As `pace_us()` of its last iteration; 0: none yet.
     uint64_t step_us = 0;     // From its begin to its end, of the same.
     uint64_t trained = 0;     // Samples of the same; before it, of a whole claim.
     ClaimsInFlight claims;
@@ -121,6 +121,7 @@ class LocalUpdates final : public TrainingMode {
                     CoordinatorDecisions& orders);
   void ask_for_group(uint32_t pipeline, uint32_t stage, CoordinatorDecisions& orders);
   bool take_claim(uint32_t pipeline, CoordinatorDecisions& orders);
+  uint64_t pace_us(const PipelineIteration& iteration) const;
   const PipelineIteration& finish(uint32_t pipeline);
   void resume(uint32_t pipeline, CoordinatorDecisions& orders);
   void begin_claim(uint32_t pipeline, const SampleClaim& claim);

@@ -24,12 +24,6 @@ double PipelineIteration::gradient_norm() const {
   return std::sqrt(squared);
 }
 
-uint64_t PipelineIteration::busy_us() const {
-  uint64_t longest = 1;
-  for (const auto& [stage, report] : reports) longest = std::max(longest, report.busy_us);
-  return longest;
-}
-
 uint64_t PipelineIteration::step_us() const {
   uint64_t longest = 0;
   for (const auto& [stage, report] : reports) longest = std::max(longest, report.own_step_us());

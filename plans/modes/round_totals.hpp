@@ -20,7 +20,6 @@ struct PipelineIteration {
   double loss_sum() const;
   uint64_t loss_tokens() const;
   double gradient_norm() const;
-  uint64_t busy_us() const;  // The stage that took longest, > 0.
   uint64_t step_us() const;  // From its begin until the last stage was ready.
 };
 

@@ -8,6 +8,7 @@
 
 #include "plans/plan/pipeline_cuts.hpp"
 #include "plans/plan/pipeline_plan.hpp"
+#include "tests/plans/modes/pipeline_cluster.hpp"
 #include "tests/plans/modes/pipeline_world.hpp"
 #include "tests/plans/small_cluster.hpp"
 #include "tests/support/cases.hpp"
@@ -508,6 +509,56 @@ TEST(LocalUpdates, WhoIsToBeDoneSoonTakesOneClaimAfterTheOther) {
   Replicas flushed;
   flushed.begin(0, 5);
   EXPECT_EQ(flushed.mode.time_when_cut_short(1001), 1000.0);
+}
+
+/// All stages of a pipeline replica are through with a claim, each busy so long.
+CoordinatorDecisions report_all(LocalUpdates& mode, const Plan& plan, uint32_t pipeline,
+                                uint64_t step, uint64_t step_us,
+                                const std::vector<uint64_t>& busy_us) {
+  CoordinatorDecisions orders;
+  for (size_t stage = plan.stages.size(); stage-- > 0;) {
+    const ReplicaPlan& replica = plan.stages[stage].replicas[pipeline];
+    ReadyReport report;
+    report.replica = replica.id;
+    report.step = step;
+    report.step_us = step_us;
+    report.busy_us = busy_us[stage];
+    append(orders, mode.on_ready(replica.worker, report, 1).decisions().orders);
+    mode.check_invariants();
+  }
+  return orders;
+}
+
+TEST(LocalUpdates, WithAFlushWhoWouldBeLastIsToldByWholeIterations) {
+  for (const uint64_t step_us : {3000, 8000}) {
+    const JobSpec job = pipeline_job(2, 2, "overlapped");
+    const Plan plan = make_pipeline_plan(job, {{1}, {2}, {3}, {4}}, 1).value();
+    LocalUpdates mode(job, plan, std::make_unique<NobodyMeets>());
+    mode.begin(0, 3, 0);  // Six claims.
+    report_all(mode, plan, 1, 0, 1000, {500, 500});
+    // The other one needs 4 ms for the rest, however short what each stage of this one computes.
+    const CoordinatorDecisions orders = report_all(mode, plan, 0, 0, step_us, {600, 600});
+    const auto* commit = find<CommitPipeline>(orders);
+    ASSERT_NE(commit, nullptr);
+    EXPECT_EQ(commit->next.has_value(), step_us == 3000);
+  }
+}
+
+TEST(LocalUpdates, WithoutAFlushAllStagesOfAWorkerCount) {
+  for (const uint64_t busy_us : {1000, 2000}) {
+    JobSpec job = pipeline_job(2, 2, "overlapped");
+    job.sync.claims_in_flight = 2;
+    // The second worker has two of the three stages.
+    const std::vector<PipelineCuts> pipelines = {{{{1}, {2}}, {1}}, {{{3}, {4}}, {3}}};
+    const Plan plan = make_plan_of_cuts(job, pipelines, 1).value();
+    LocalUpdates mode(job, plan, std::make_unique<NobodyMeets>());
+    mode.begin(0, 4, 0);  // Eight claims.
+    report_all(mode, plan, 1, 0, 9000, {10, 10, 1500});
+    report_all(mode, plan, 1, 1, 9000, {10, 10, 1500});
+    // The other one needs 6 ms for the four that are left for it; this one 4 or 8 ms for two.
+    const CoordinatorDecisions orders = report_all(mode, plan, 0, 0, 9000, {10, busy_us, busy_us});
+    EXPECT_EQ(find<ClaimSamples>(orders) != nullptr, busy_us == 1000);
+  }
 }
 
 TEST(LocalUpdates, AnIterationThatDivergedIsNotAppliedAndEndsTheRun) {

@@ -371,6 +371,7 @@ void PipelineWorld::carry_out(uint32_t id, const ProgramCommands& commands) {
       report.step = ready->step;
       report.norm_squared = 1;
       report.busy_us = slowness_[layout_.pipeline_of({id})] * (50 + rng_.below(100));
+      report.step_us = report.busy_us;
       report.loss_sum = report.loss_tokens = ready->stage + 1 == int64_t{layout_.stages} ? 1 : 0;
       rank.out.emplace_back(report);
     } else if (const auto* signal = std::get_if<SendEarlySignal>(&command)) {
