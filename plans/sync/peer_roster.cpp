@@ -92,24 +92,23 @@ bool PeerRoster::leave(const MembershipChange& change) {
       std::erase_if(group->second, [&](const OpenMember& m) { return m.replica == replica; });
       if (group->second.empty()) open_.erase(group);
     }
-    peer = Peer{};
+    peer = Peer{.version = peer.version, .left_step = peer.next_step};
   }
+  // The next round begins with the same weights for all.
+  if (present_count_ == 0) std::fill(peers_.begin(), peers_.end(), Peer{});
   return true;
 }
 
-/// A joiner has the weights of somebody present, most likely of the newest.
+/// Who comes back within a round has the weights that it left with, and its steps since.
 bool PeerRoster::join(const MembershipChange& change) {
   if (change.pipeline >= layout_.pipelines || present_[change.pipeline]) return false;
   present_[change.pipeline] = true;
   ++present_count_;
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
-    uint64_t newest = 0;
-    for (uint32_t pipeline = 0; pipeline < layout_.pipelines; ++pipeline) {
-      newest = std::max(newest, peers_[layout_.replica(stage, pipeline).value].version);
-    }
     Peer& peer = peers_[layout_.replica(stage, change.pipeline).value];
+    if (peer.left_step) peer.version += change.step - std::min(change.step, *peer.left_step);
+    peer.left_step.reset();
     peer.next_step = change.step;
-    peer.version = newest;
   }
   return true;
 }

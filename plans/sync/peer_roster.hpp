@@ -50,6 +50,7 @@ class PeerRoster {
   bool is_open(uint64_t number) const { return open_.contains(number); }
 
   /// False, and nothing changes: the pipeline replica is unknown, or absent or present already.
+  /// Versions outlast a leave while others are present; when all have left, all are alike again.
   bool leave(const MembershipChange& change);
   bool join(const MembershipChange& change);
 
@@ -59,6 +60,7 @@ class PeerRoster {
     uint64_t next_step = 0;  // Least step of a new signal.
     uint64_t version = 0;
     std::optional<uint64_t> group;
+    std::optional<uint64_t> left_step;  // Its next step when it left; only while others are there.
   };
   struct OpenMember {
     ReplicaId replica;

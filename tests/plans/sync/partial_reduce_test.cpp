@@ -126,6 +126,35 @@ TEST(PartialReduce, StaleMembersWeighLess) {
   EXPECT_NEAR(decisions.starts[0].members[1].weight, 1.0 / 3, 1e-12);
 }
 
+/// As in a round in which one is given samples again that somebody has lost. Steps that it has done
+/// alone meanwhile, with the last claims in flight, count.
+TEST(PartialReduce, WhoComesBackHasTheWeightsThatItLeftWith) {
+  for (const uint64_t alone : {0, 2}) {
+    PartialReducePolicy policy({2, 1}, {2, {}});
+    policy.on_ready({{0}, 0}, 1);
+    policy.on_ready({{1}, 0}, 2);
+    policy.on_group_end({0, true}, 3);
+    policy.on_membership({1, false, 1}, 4);
+    for (uint64_t step = 1; step < 4; ++step) policy.on_ready({{0}, step}, 5);
+    policy.on_membership({1, true, 1 + alone}, 6);
+    policy.on_ready({{0}, 4}, 7);
+    const GroupDecisions met = policy.on_ready({{1}, 1 + alone}, 8);
+    ASSERT_EQ(met.starts.size(), 1u);
+    ASSERT_EQ(met.starts[0].members.size(), 2u);
+    EXPECT_EQ(met.starts[0].staleness, 3 - alone);
+    policy.on_group_end({met.starts[0].number, true}, 9);
+    // In the next round all have the same weights, whoever has done more.
+    for (const bool joins : {false, true}) {
+      policy.on_membership({0, joins, 9}, 10);
+      policy.on_membership({1, joins, 4}, 10);
+    }
+    policy.on_ready({{0}, 9}, 11);
+    const GroupDecisions next = policy.on_ready({{1}, 4}, 12);
+    ASSERT_EQ(next.starts.size(), 1u);
+    EXPECT_EQ(next.starts[0].staleness, 0u);
+  }
+}
+
 // What the pipeline replicas a, b | c, d wait for at two stages, each for a third, would never
 // come.
 TEST(PartialReduce, OtherStagesFollowTheLast) {
