@@ -15,6 +15,12 @@ const ClaimsInFlight::Claim& ClaimsInFlight::report(uint32_t stage, const ReadyR
   return claim;
 }
 
+std::optional<SampleClaim> ClaimsInFlight::asked_for(uint32_t stage) const {
+  const uint64_t asked = asked_[stage];
+  if (asked <= step_ || asked > next_step()) return std::nullopt;
+  return claims_[asked - 1 - step_].samples;
+}
+
 bool ClaimsInFlight::is_oldest_done() const {
   return !claims_.empty() && claims_.front().reports.size() == reported_.size();
 }

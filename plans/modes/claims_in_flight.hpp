@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "plans/coordinator/coordinator_decisions.hpp"
@@ -41,6 +42,9 @@ class ClaimsInFlight {
   /// The stage asks for a group for the claim that it reports next. Its number.
   uint64_t ask(uint32_t stage) { return asked_[stage]++; }
   bool has_asked(uint32_t stage) const { return asked_[stage] > reported_[stage]; }
+  /// What the stage has asked for a group for last. Empty: that claim is done by all, or it has
+  /// asked for none.
+  std::optional<SampleClaim> asked_for(uint32_t stage) const;
   /// The claim that the report is of; `awaits(stage)`.
   const Claim& report(uint32_t stage, const ReadyReport& report);
   /// All stages have reported the oldest claim.

@@ -339,15 +339,24 @@ std::optional<SampleClaim> LocalUpdates::next_claim(uint32_t pipeline) {
   return claim_for(pipeline);
 }
 
+/// Samples of the claim that the replica's next average follows: the one that its stage has asked
+/// for a group for last, which other stages may not have done yet.
+uint64_t LocalUpdates::trained(ReplicaId replica) const {
+  const Pipeline& own = pipelines_[layout_.pipeline_of(replica)];
+  if (is_flushed()) return own.trained;
+  const std::optional<SampleClaim> claim = own.claims.asked_for(layout_.stage_of(replica));
+  return claim ? claim->count : own.trained;
+}
+
 /// Keeps the sum of the weights.
 void LocalUpdates::weigh(std::vector<GroupMember>& members, bool is_global) const {
   if (!is_sized_) return;
   double before = 0, after = 0;
   for (GroupMember& each : members) {
     before += each.weight;
-    const uint32_t pipeline = layout_.pipeline_of(each.replica);
-    each.weight *=
-        static_cast<double>(is_global ? samples_[pipeline] : pipelines_[pipeline].trained);
+    const uint64_t own =
+        is_global ? samples_[layout_.pipeline_of(each.replica)] : trained(each.replica);
+    each.weight *= static_cast<double>(own);
     after += each.weight;
   }
   if (after == 0) return;
@@ -450,8 +459,7 @@ bool LocalUpdates::start_group(const GroupStart& start, CoordinatorDecisions& or
 double LocalUpdates::share_of(ReplicaId replica) const {
   if (!is_sized_) return 1.0 / layout_.pipelines;
   const uint64_t all = std::accumulate(samples_.begin(), samples_.end(), uint64_t{0});
-  const uint64_t own = pipelines_[layout_.pipeline_of(replica)].trained;
-  return static_cast<double>(own) / static_cast<double>(all);
+  return static_cast<double>(trained(replica)) / static_cast<double>(all);
 }
 
 void LocalUpdates::go_on_alone(ReplicaId replica, CoordinatorDecisions& orders) {

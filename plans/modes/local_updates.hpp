@@ -133,6 +133,7 @@ class LocalUpdates final : public TrainingMode {
   std::optional<SampleClaim> next_claim(uint32_t pipeline);
   void weigh(std::vector<GroupMember>& members, bool is_global) const;
   double share_of(ReplicaId replica) const;
+  uint64_t trained(ReplicaId replica) const;
   bool would_be_last(uint32_t pipeline) const;
   bool is_profiled() const;
 

@@ -34,6 +34,25 @@ TEST(ClaimsInFlight, StagesReportEachForItselfAndTheOldestEndsWhenAllHave) {
   claims.check_invariants();
 }
 
+TEST(ClaimsInFlight, EachStageHasAskedForAClaimOfItsOwn) {
+  ClaimsInFlight claims(2);
+  claims.give({0, 4});
+  claims.give({4, 1});
+  EXPECT_FALSE(claims.asked_for(1));
+  claims.ask(1);
+  EXPECT_EQ(claims.asked_for(1), (SampleClaim{0, 4}));
+  claims.report(1, report_of(0));
+  claims.ask(1);
+  EXPECT_EQ(claims.asked_for(1), (SampleClaim{4, 1}));
+  EXPECT_FALSE(claims.asked_for(0));
+  claims.ask(0);
+  claims.report(0, report_of(0));
+  EXPECT_EQ(claims.asked_for(0), (SampleClaim{0, 4}));
+  claims.end_oldest();
+  EXPECT_FALSE(claims.asked_for(0)) << "all have done it";
+  EXPECT_EQ(claims.asked_for(1), (SampleClaim{4, 1}));
+}
+
 TEST(ClaimsInFlight, AStageAsksOnceForEachClaimBeforeItsReportOrWithIt) {
   ClaimsInFlight claims(1);
   claims.give({0, 4});

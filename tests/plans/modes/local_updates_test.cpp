@@ -495,6 +495,31 @@ TEST(LocalUpdates, AStageThatDivergesWithSeveralClaimsNamesItsOwn) {
   }
 }
 
+/// It has claims of six samples, and takes one of two that another one has lost.
+TEST(LocalUpdates, WithSeveralClaimsAMemberWeighsTheOneThatItAveragesBehind) {
+  JobSpec job = pipeline_job(1, 3, "sdpipe");
+  job.sync.claims_in_flight = 2;
+  const std::vector<PipelineCuts> pipelines = {{{{1}}, {}, 3}, {{{2}}, {}, 1}, {{{3}}, {}, 1}};
+  const Plan plan = make_plan_of_cuts(job, pipelines, 1).value();
+  auto made = std::make_unique<ScriptedPolicy>();
+  ScriptedPolicy* const policy = made.get();
+  LocalUpdates mode(job, plan, std::move(made));
+  mode.begin(0, 10, 0);
+  mode.lose({3}, 1);
+  for (uint64_t step = 0; step < 2; ++step) {
+    ReadyReport report;
+    report.replica = {0};
+    report.step = step;
+    ASSERT_TRUE(mode.on_ready({1}, report, 1).is_accepted());
+  }
+  ASSERT_TRUE(mode.on_early_signal({1}, {0}, 2, 1).is_accepted());
+  policy->next = {average(0, {0, 1})};
+  const CoordinatorDecisions orders = mode.on_timer(2).orders;
+  const auto* group = find<AverageWeights>(orders);
+  ASSERT_NE(group, nullptr);
+  EXPECT_EQ(group->members[0].weight, group->members[1].weight) << "two samples each";
+}
+
 TEST(LocalUpdates, WhoIsToBeDoneSoonTakesOneClaimAfterTheOther) {
   Replicas replicas("sdpipe", 2);
   std::map<uint32_t, std::vector<uint64_t>> firsts;
