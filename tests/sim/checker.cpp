@@ -1,14 +1,12 @@
 #include "tests/sim/checker.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "gpu/checkpoint/checkpoint.hpp"
-#include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
 #include "gpu/checkpoint/emergency_shards.hpp"
 #include "plans/base/check.hpp"
@@ -44,40 +42,39 @@ constexpr uint64_t kMinuteUs = 60'000'000;
 /// From a look at the disk to a plan, with all that a planner may take in between.
 constexpr uint64_t kSettledUs = 15'000'000;
 
-uint64_t digest_of(const gpu::StageModel& model) {
-  uint64_t digest = 0xcbf29ce484222325;
-  std::vector<float> values;
-  const auto& parameters = model.parameters();
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    for (gpu::StateKind kind : gpu::kStateKinds) {
-      values.resize(static_cast<size_t>(plans::element_count(parameters[i])));
-      if (!model.read_state(i, kind, values).ok()) continue;
-      for (float value : values) {
-        digest = (digest ^ std::bit_cast<uint32_t>(value)) * 0x100000001b3;
-      }
+/// The tensors of a model as a checkpoint names them, in the order of `digests_of`.
+std::vector<std::string> tensor_names(const gpu::StageModel& model, const std::string& optimizer) {
+  std::vector<std::string> names;
+  for (const auto& parameter : model.parameters()) {
+    names.push_back(parameter.name);
+    for (const char* suffix : gpu::moment_suffixes(optimizer)) {
+      names.push_back(parameter.name + suffix);
     }
   }
-  return digest;
+  return names;
 }
 
-/// CRC-32C of each tensor, as a checkpoint has it.
-std::map<std::string, uint32_t> digests_of(const gpu::StageModel& model,
-                                           const std::string& optimizer) {
-  const bool is_sgd = optimizer == "sgd";
-  std::map<std::string, uint32_t> digests;
+/// CRC-32C of each of `count` tensors, as a checkpoint has it.
+std::vector<uint32_t> digests_of(const gpu::StageModel& model, size_t count) {
+  std::vector<uint32_t> digests;
   std::vector<float> values;
   const auto& parameters = model.parameters();
+  const size_t kinds = parameters.empty() ? 0 : count / parameters.size();
   for (size_t i = 0; i < parameters.size(); ++i) {
     values.resize(static_cast<size_t>(plans::element_count(parameters[i])));
-    auto add = [&](const char* suffix, gpu::StateKind kind) {
-      if (!model.read_state(i, kind, values).ok()) return;
-      digests[parameters[i].name + suffix] = gpu::crc32c(std::as_bytes(std::span(values)));
-    };
-    add("", gpu::StateKind::kWeight);
-    add(is_sgd ? ".momentum" : ".exp_avg", gpu::StateKind::kMomentFirst);
-    if (!is_sgd) add(".exp_avg_sq", gpu::StateKind::kMomentSecond);
+    for (size_t kind = 0; kind < kinds; ++kind) {
+      const absl::Status status = model.read_state(i, gpu::kStateKinds.at(kind), values);
+      SKEIN_CHECK(status.ok()) << std::string(status.message());
+      digests.push_back(gpu::crc32c(std::as_bytes(std::span(values))));
+    }
   }
   return digests;
+}
+
+uint64_t folded(const std::vector<uint32_t>& digests) {
+  uint64_t all = 0xcbf29ce484222325;
+  for (const uint32_t each : digests) all = (all ^ each) * 0x100000001b3;
+  return all;
 }
 
 bool has_replica(const plans::PlanPart& part, plans::ReplicaId id) {
@@ -115,6 +112,7 @@ Checker::Checker(World& world, JournalStore& store, const Disk& disk, plans::Job
       disk_(disk),
       job_(std::move(job)),
       expected_(expected),
+      tensor_shapes_(gpu::tensor_shapes(job_.model, job_.optimizer.name)),
       patience_(world, job_.elastic.heartbeat_timeout_seconds,
                 [this](const std::string& what) { fail(what); }) {
   store_.on_append = [this](const plans::CommitRecord& record) { on_append(record); };
@@ -141,7 +139,7 @@ void RecoveryCounts::add(const RecoveryCounts& other) {
 }
 
 void Checker::fail(const std::string& what) {
-  world_.trace(absl::StrCat("VIOLATION ", what));
+  world_.trace("VIOLATION ", what);
   if (!failure_) failure_ = what;
 }
 
@@ -151,8 +149,8 @@ void Checker::on_append(const plans::CommitRecord& record) {
   appended_us_ = world_.now_us();
   journaled_.emplace(record.generation, record.step);
   world_.note(record.step + 7);
-  world_.trace(absl::StrCat("journal: step ", record.step, " generation ", record.generation,
-                            " term ", record.term, " loss ", record.loss));
+  world_.trace("journal: step ", record.step, " generation ", record.generation, " term ",
+               record.term, " loss ", record.loss);
   // The first one may follow a checkpoint of which the journal knows nothing.
   const uint64_t next = store_.commits.empty() ? record.step : store_.commits.rbegin()->first + 1;
   const auto batch = static_cast<uint64_t>(job_.training.global_batch_size);
@@ -198,7 +196,7 @@ void Checker::on_rewind(uint64_t first_step) {
   ++rewinds_;
   goes_back_to_.reset();
   if (!thrown_away_.empty()) fail(thrown_away_);
-  world_.trace(absl::StrCat("journal: rewound to step ", first_step));
+  world_.trace("journal: rewound to step ", first_step);
   // The newest checkpoint, which may be damaged, may have more steps than a journal that has lost
   // its newest ones.
   const bool was_forgotten = first_step <= forgotten_steps_;
@@ -230,6 +228,7 @@ void Checker::excuse_slow() {
 void Checker::on_coordinator_started(ProcessId process) {
   patience_.on_coordinator_started(process);
   goes_back_to_.reset();
+  check_has_checkpoint("the start of a coordinator");
   check_left();
   loopers_of_plans_.clear();
   parts_.clear();
@@ -251,8 +250,8 @@ void Checker::on_plan(const plans::Plan& plan) {
   ++counts_.generations;
   check_changes();
   if (plan.mode == plans::kLocalMode && plans::rank_paths(plan).size() > 1) ++counts_.own_cuts;
-  ++shapes_[shape_of(plan)];
-  world_.trace(absl::StrCat("plan ", plan.generation, ": ", shape_of(plan)));
+  const auto shape = shapes_.insert(shape_of(plan)).first;
+  world_.trace("plan ", plan.generation, ": ", *shape);
   if (!store_.plans.empty() && plan.generation <= store_.plans.rbegin()->first) {
     fail(absl::StrCat("generation ", plan.generation, " is assigned after ",
                       store_.plans.rbegin()->first));
@@ -282,7 +281,7 @@ void Checker::on_superseded(ProcessId process) {
 }
 
 void Checker::on_event(const actors::EventReport& report) {
-  world_.trace(absl::StrCat("event ", report.name, ": ", report.text));
+  world_.trace("event ", report.name, ": ", report.text);
   if (report.name == "run.rolled_back") ++rollback_events_;
   if (report.name == "checkpoint.adopted") left_.clear();  // What is newer is not whole.
   patience_.on_event(report);
@@ -292,8 +291,9 @@ void Checker::on_event(const actors::EventReport& report) {
     SKEIN_CHECK(absl::SimpleAtoi(report.fields.at("worker"), &lost.value));
     groups_->on_lost(patience_.process_of(lost));
   }
-  if (had_checkpoint_ && !disk_.has_checkpoint()) {
-    fail(absl::StrCat("no complete checkpoint is left at ", report.name));
+  // With these it may have changed; each look reads the folder.
+  if (report.name.starts_with("checkpoint.") || report.name.starts_with("run.")) {
+    check_has_checkpoint(report.name);
   }
   // Here nothing is lost on a connection that lives.
   if (report.name == "step.stuck") fail(report.text);
@@ -302,6 +302,12 @@ void Checker::on_event(const actors::EventReport& report) {
       report.text.find("cannot read the checkpoint") != std::string::npos) {
     fail(report.text);
   }
+}
+
+/// Once there has been one, there always is one.
+void Checker::check_has_checkpoint(const std::string& when) {
+  if (!had_checkpoint_ || disk_.has_checkpoint()) return;
+  fail(absl::StrCat("no complete checkpoint is left at ", when));
 }
 
 void Checker::on_shard_begun(ProcessId process, const std::string& path) {
@@ -407,7 +413,7 @@ std::string Checker::left_state_after(uint64_t first_step) const {
 
 void Checker::on_checkpoint(const actors::CheckpointReport& report) {
   had_checkpoint_ = true;
-  world_.trace(absl::StrCat("complete: ", report.path));
+  world_.trace("complete: ", report.path);
   // The report of a coordinator that was paused may come when a newer one has taken its place.
   if (disk_.has_replaced(report.path)) return;
   // What was left up to that step went when this was whole, whatever has become of it since.
@@ -416,30 +422,55 @@ void Checker::on_checkpoint(const actors::CheckpointReport& report) {
     return each.first.first <= report.step && each.first.first > still_left;
   });
   if (disk_.is_damaged(report.path)) return;  // Before the paused coordinator could report it.
-  const std::vector<std::string> faults = gpu::find_faults(report.path);
-  if (!faults.empty()) return fail(absl::StrCat("COMPLETE, but ", faults.front()));
+  check_has_checkpoint("a completion");
   const auto listing = gpu::read_listing(report.path);
+  if (!listing.ok()) {
+    return fail(absl::StrCat("COMPLETE, but ", std::string(listing.status().message())));
+  }
+  const std::string fault = fault_of(report, *listing);
+  if (!fault.empty()) return fail(absl::StrCat("COMPLETE, but ", fault));
   const auto live = live_.find(report.step);
   if (live == live_.end()) return fail(absl::StrCat("nobody had ", report.step, " steps"));
   for (const auto& [name, file] : *listing) {
     for (const auto& [tensor, digest] : file.tensors) {
-      const auto found = live->second.digests.find(tensor);
-      if (found != live->second.digests.end() && found->second == digest) continue;
+      const auto found = live->second.tensors.find(tensor);
+      if (found != live->second.tensors.end() && found->second.digest == digest) continue;
       return fail(absl::StrCat("tensor ", tensor, " of the checkpoint of step ", report.step,
                                " is not what was live then"));
     }
   }
 }
 
-void Checker::check_against_live(const Held& held, uint64_t generation, uint64_t steps_done) {
+/// What is wrong with a complete checkpoint; empty: nothing. All of its bytes are read. Its index
+/// and its headers, which depend on the plan, are parsed once for each one, after the disk has
+/// failed, and for the last step, whose checkpoint is what the run comes to.
+std::string Checker::fault_of(const actors::CheckpointReport& report, const gpu::Listing& listing) {
+  const uint64_t plan = store_.plans.empty() ? 0 : store_.plans.rbegin()->first;
+  const bool is_last = report.step >= static_cast<uint64_t>(job_.training.steps);
+  if (std::exchange(looked_through_in_, plan) != plan || is_last || disk_.has_failed()) {
+    const std::vector<std::string> faults = gpu::find_faults(report.path);
+    return faults.empty() ? "" : faults.front();
+  }
+  size_t found = 0;
+  for (const auto& [name, file] : listing) {
+    const std::vector<std::string> faults = gpu::find_file_faults(report.path, name, file);
+    if (!faults.empty()) return faults.front();
+    for (const auto& [tensor, digest] : file.tensors) found += tensor_shapes_.count(tensor);
+  }
+  if (found == tensor_shapes_.size()) return "";
+  return absl::StrCat("it has ", found, " tensors of ", tensor_shapes_.size());
+}
+
+void Checker::check_against_live(const Held& held, const std::vector<uint32_t>& digests,
+                                 uint64_t generation, uint64_t steps_done) {
   const auto live = live_.find(steps_done);
   // Who was paused prepares an older plan, for a past that was taken back meanwhile.
   if (live == live_.end() || live->second.generation > generation) return;
-  for (const auto& [tensor, digest] : digests_of(*held.model, job_.optimizer.name)) {
-    const auto found = live->second.digests.find(tensor);
-    if (found == live->second.digests.end() || found->second == digest) continue;
+  for (size_t n = 0; n < digests.size(); ++n) {
+    const auto found = live->second.tensors.find(held.tensors[n]);
+    if (found == live->second.tensors.end() || found->second.digest == digests[n]) continue;
     return fail(absl::StrCat("stage ", held.stage, " starts at step ", steps_done, " with another ",
-                             tensor, " than was live then"));
+                             held.tensors[n], " than was live then"));
   }
 }
 
@@ -604,10 +635,12 @@ void Checker::on_prepared(ProcessId process, const actors::PreparedReplicas& res
       fail(absl::StrCat(world_.name(process), " trains generation ", result.generation,
                         " with a model of another configuration"));
     }
-    hosted.replicas.push_back(
-        {replica.id, plans::stage_of(assignment.plan, replica.id), replica.model});
-    check_against_live(hosted.replicas.back(), result.generation, assignment.first_step);
-    check_replica(result.generation, hosted.replicas.back(), assignment.first_step);
+    hosted.replicas.push_back({replica.id, plans::stage_of(assignment.plan, replica.id),
+                               replica.model, tensor_names(*replica.model, job_.optimizer.name)});
+    const Held& held = hosted.replicas.back();
+    const std::vector<uint32_t> digests = digests_of(*held.model, held.tensors.size());
+    check_against_live(held, digests, result.generation, assignment.first_step);
+    check_replica(result.generation, held, digests, assignment.first_step);
     if (!groups_) continue;
     const int32_t stage = hosted.replicas.back().stage;
     groups_->on_prepared(process, result.generation, replica.id, stage, replica.model);
@@ -642,9 +675,9 @@ void Checker::on_update(ProcessId process) {
     }
     ++applied;
     updated_in_[held.model] = hosted.generation;
-    world_.trace(absl::StrCat(world_.name(process), " has applied ", applied, " steps, stage ",
-                              held.stage, " generation ", hosted.generation));
-    check_replica(hosted.generation, held, applied);
+    world_.trace(world_.name(process), " has applied ", applied, " steps, stage ", held.stage,
+                 " generation ", hosted.generation);
+    check_replica(hosted.generation, held, digests_of(*held.model, held.tensors.size()), applied);
     keep_if_late(held, applied);
   }
 }
@@ -663,7 +696,7 @@ void Checker::on_update_begun(ProcessId process) {
 
 void Checker::on_pipeline_update(ProcessId process) {
   for (const Held& held : hosted_[process].replicas) applied_[held.model] = kOfPipeline;
-  world_.trace(absl::StrCat(world_.name(process), " has made an update"));
+  world_.trace(world_.name(process), " has made an update");
   const std::optional<plans::SampleClaim> claim = claims_->on_update(process);
   if (claim) carried_->on_update(process, *claim);
   const bool has_rate = claim && job_.optimizer.name == "sgd" && !has_other_keys_;
@@ -679,7 +712,8 @@ void Checker::on_global(ProcessId process, plans::ReplicaId replica, uint64_t st
     if (held.id != replica) continue;
     applied_[held.model] = steps_done;
     updated_in_[held.model] = hosted.generation;
-    check_replica(hosted.generation, held, steps_done);
+    check_replica(hosted.generation, held, digests_of(*held.model, held.tensors.size()),
+                  steps_done);
     keep_if_late(held, steps_done);
   }
 }
@@ -691,23 +725,25 @@ void Checker::keep_if_late(const Held& held, uint64_t steps_done) {
   if (steps_done == steps) keep_weights(*held.model, model_.final_weights);
 }
 
-void Checker::check_replica(uint64_t generation, const Held& held, uint64_t steps_done) {
-  const uint64_t digest = digest_of(*held.model);
+void Checker::check_replica(uint64_t generation, const Held& held,
+                            const std::vector<uint32_t>& digests, uint64_t steps_done) {
+  const uint64_t digest = folded(digests);
   world_.note(digest);
+  const auto [known, is_first] = digests_.try_emplace({generation, held.stage, steps_done}, digest);
+  // Another replica of the stage has said the same.
+  if (!is_first && known->second == digest) return;
   Live& live = live_[steps_done];
   if (live.generation <= generation) {  // A late one may take a step that is void by now.
     live.generation = generation;
-    for (const auto& [tensor, each] : digests_of(*held.model, job_.optimizer.name)) {
-      uint64_t& seen_in = live.seen_in[tensor];
-      if (seen_in == generation && live.digests[tensor] != each) {
-        return fail(absl::StrCat("two copies of ", tensor, " differ after ", steps_done,
+    for (size_t n = 0; n < digests.size(); ++n) {
+      LiveTensor& tensor = live.tensors[held.tensors[n]];
+      if (tensor.seen_in == generation && tensor.digest != digests[n]) {
+        return fail(absl::StrCat("two copies of ", held.tensors[n], " differ after ", steps_done,
                                  " steps in generation ", generation));
       }
-      seen_in = generation;
-      live.digests[tensor] = each;
+      tensor = {digests[n], generation};
     }
   }
-  const auto [known, is_first] = digests_.try_emplace({generation, held.stage, steps_done}, digest);
   if (known->second == digest) return;
   fail(absl::StrCat("replicas of stage ", held.stage, " differ after ", steps_done,
                     " steps in generation ", generation));
@@ -782,6 +818,7 @@ void Checker::keep_weights(const gpu::StageModel& model, TrainedModel::Weights& 
 }
 
 void Checker::check_end(uint64_t steps_done) {
+  check_has_checkpoint("the end of the run");
   const auto steps = static_cast<uint64_t>(job_.training.steps);
   const auto batch = static_cast<uint64_t>(job_.training.global_batch_size);
   if (steps_done != steps) fail(absl::StrCat("the run ends with ", steps_done, " of ", steps));

@@ -14,6 +14,7 @@
 #include "actors/coordinator/coordinator_process.hpp"
 #include "actors/messages.hpp"
 #include "actors/worker/prepare_io.hpp"
+#include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "tests/sim/carried_samples.hpp"
 #include "tests/sim/disk.hpp"
 #include "tests/sim/journal.hpp"
@@ -148,7 +149,7 @@ class Checker {
   const RecoveryCounts& counts() const { return counts_; }
   /// Every plan had the same stages, rows and micro-batches.
   bool has_one_shape() const { return shapes_.size() <= 1; }
-  std::string shape() const { return shapes_.empty() ? "" : shapes_.begin()->first; }
+  std::string shape() const { return shapes_.empty() ? "" : *shapes_.begin(); }
 
  private:
   /// What workers have left who gave up a coordinator.
@@ -160,6 +161,7 @@ class Checker {
     plans::ReplicaId id;
     int32_t stage = 0;
     std::shared_ptr<gpu::StageModel> model;
+    std::vector<std::string> tensors;  // Their names.
   };
   /// What a process trains under its newest plan.
   struct Hosted {
@@ -184,8 +186,13 @@ class Checker {
   void check_part(const net::ControlMessage& message);
   void check_commit(const net::schema::Envelope::Reader& envelope, ProcessId to);
   void check_inventory(ProcessId worker, net::schema::Quiesced::Reader quiesced);
-  void check_replica(uint64_t generation, const Held& held, uint64_t steps_done);
-  void check_against_live(const Held& held, uint64_t generation, uint64_t steps_done);
+  /// `digests`: of the tensors that it holds.
+  void check_replica(uint64_t generation, const Held& held, const std::vector<uint32_t>& digests,
+                     uint64_t steps_done);
+  void check_against_live(const Held& held, const std::vector<uint32_t>& digests,
+                          uint64_t generation, uint64_t steps_done);
+  std::string fault_of(const actors::CheckpointReport& report, const gpu::Listing& listing);
+  void check_has_checkpoint(const std::string& when);
   /// Who holds the whole state of a later step than `first_step`, if there is somebody.
   std::string living_state_after(uint64_t first_step) const;
   std::pair<uint64_t, std::string> newest_living_state(uint64_t least,
@@ -202,13 +209,15 @@ class Checker {
   const Disk& disk_;
   const plans::JobSpec job_;
   const TrainedModel* expected_;  // Null: unknown.
+  const std::map<std::string, std::vector<int64_t>>
+      tensor_shapes_;  // Those a whole checkpoint has.
   std::optional<std::string> failure_;
   std::optional<PipelineClaims> claims_;  // If the job may do local updates.
   std::optional<PipelineGroups> groups_;
   std::optional<CarriedSamples> carried_;
   TrainedModel model_;
   RecoveryCounts counts_;
-  std::map<std::string, int> shapes_;
+  std::set<std::string> shapes_;
   std::map<std::pair<ProcessId, uint64_t>, Assignment> assignments_;  // By generation.
   PlanAssembly assembly_;
   std::map<uint64_t, std::vector<plans::PlanPart>>
@@ -232,16 +241,20 @@ class Checker {
   std::map<std::tuple<ProcessId, uint64_t, uint64_t>, uint64_t> last_commit_;  // By term, gen.
   std::map<uint64_t, bool> seen_generations_;
   std::set<std::pair<uint64_t, uint64_t>> journaled_;  // Generations and steps, also void ones.
+  struct LiveTensor {
+    uint32_t digest = 0;   // As in a checkpoint.
+    uint64_t seen_in = 0;  // The generation of its digest.
+  };
   struct Live {
     uint64_t generation = 0;
-    std::map<std::string, uint32_t> digests;  // By tensor, as in a checkpoint.
-    std::map<std::string, uint64_t> seen_in;  // By tensor: the generation of its digest.
+    std::map<std::string, LiveTensor> tensors;  // By name.
   };
   std::map<uint64_t, Live> live_;                 // By steps done.
   std::multimap<std::string, ProcessId> shards_;  // That are being written.
   bool some_cannot_save_ = false;
   bool keeps_nothing_ = false;  // The run has ended, and has no checkpoints.
   bool had_checkpoint_ = false;
+  std::optional<uint64_t> looked_through_in_;    // Generation of the last whole look at one.
   std::map<ProcessId, std::string> runs_;        // That a process has joined.
   std::map<uint64_t, uint64_t> config_digests_;  // By generation.
   bool has_other_keys_ = false;

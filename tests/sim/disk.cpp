@@ -64,6 +64,7 @@ void Disk::on_completed() {
 }
 
 void Disk::damage_checkpoint(bool keeps_digests) {
+  has_failed_ = true;
   const auto folders = gpu::complete_checkpoints(run_folder_);
   if (!folders.ok() || is_damaged(folders->front())) {
     damages_next_ = keeps_digests;
@@ -123,6 +124,7 @@ void Disk::tear(const std::string& path) {
 }
 
 void Disk::tear_checkpoint() {
+  has_failed_ = true;
   const auto folders = gpu::complete_checkpoints(run_folder_);
   if (!folders.ok() || is_damaged(folders->front())) return;
   const std::string name = pick_file(folders->front());
@@ -142,7 +144,7 @@ bool Disk::on_left(const std::vector<std::string>& folders) {
 }
 
 void Disk::fill(int64_t operations) {
-  is_full_ = was_full_ = true;
+  has_failed_ = is_full_ = was_full_ = true;
   gpu::fail_file_operation(operations + 1);
 }
 

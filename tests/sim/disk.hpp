@@ -45,7 +45,7 @@ class Disk {
   void delete_partial() const;
 
   /// The next shard goes to a disk that nobody else sees.
-  void lose_next_shard() { loses_shard_ = true; }
+  void lose_next_shard() { has_failed_ = loses_shard_ = true; }
   /// Deletes the files of a shard, if it is to be lost, or tears one of them. `is_last`: of the
   /// run, which ends if that is not written: it is not lost.
   void on_shard_written(const std::string& folder, const std::set<std::string>& names,
@@ -55,7 +55,7 @@ class Disk {
   /// `make_space`.
   void fill(int64_t operations);
   /// Another run has filled it, which will make space again.
-  void share_full() { was_full_ = true; }
+  void share_full() { has_failed_ = was_full_ = true; }
   void make_space();
   bool is_full() const { return is_full_; }
   /// Whether it has been full since it was last asked: what ends with that is to be begun anew.
@@ -63,11 +63,13 @@ class Disk {
 
   /// A file is shorter than its writer has reported: one of the next shard; of what the next worker
   /// leaves that gives up its coordinator; or of the newest complete checkpoint.
-  void tear_next_shard() { tears_shard_ = true; }
-  void tear_next_left() { tears_left_ = true; }
+  void tear_next_shard() { has_failed_ = tears_shard_ = true; }
+  void tear_next_left() { has_failed_ = tears_left_ = true; }
   void tear_checkpoint();
   /// True if one of what was left in the folders is torn.
   bool on_left(const std::vector<std::string>& folders);
+  /// Something has gone wrong with it in this run.
+  bool has_failed() const { return has_failed_; }
   bool take_tore_shard() { return std::exchange(tore_shard_, false); }
 
  private:
@@ -86,6 +88,7 @@ class Disk {
   bool tears_left_ = false;
   bool tore_shard_ = false;
   bool watches_shards_ = false;
+  bool has_failed_ = false;
   bool is_full_ = false;
   bool was_full_ = false;
 };

@@ -90,37 +90,39 @@ bool PipelineClaims::is_done(const Claim& claim) const {
 void PipelineClaims::on_claim(uint32_t pipeline, uint64_t step, plans::SampleClaim claim) {
   Pipeline& own = pipelines_[pipeline];
   const auto [known, is_new] = own.claims.try_emplace(step, claim);
-  const std::string what = absl::StrCat(to_text(claim), " claimed to pipeline replica ", pipeline);
+  const auto fail = [&](const auto&... why) {
+    on_violation_(absl::StrCat(to_text(claim), " claimed to pipeline replica ", pipeline, why...));
+  };
   if (!is_new) {  // It is for another worker of the pipeline replica.
-    if (known->second != claim) on_violation_(absl::StrCat(what, " differ in step ", step));
+    if (known->second != claim) fail(" differ in step ", step);
     return;
   }
-  if (own.is_lost) on_violation_(absl::StrCat(what, ", which has lost its claim"));
-  if (claim.first < next_sample_) on_violation_(absl::StrCat(what, " are journaled"));
+  if (own.is_lost) fail(", which has lost its claim");
+  if (claim.first < next_sample_) fail(" are journaled");
   const int64_t rows = plan_.stages.front().replicas[pipeline].rows.count;
   if (claim.count > static_cast<uint64_t>(rows * plan_.microbatch_count)) {
-    on_violation_(absl::StrCat(what, ", which has ", rows, " rows"));
+    fail(", which has ", rows, " rows");
   }
   const auto held = std::count_if(claims_.begin(), claims_.end(), [&](const auto& each) {
     return each.second.pipeline == pipeline && !is_done(each.second);
   });
   if (static_cast<size_t>(held) >= claims_max_) {
-    on_violation_(absl::StrCat(what, ", which has ", held, " others"));
+    fail(", which has ", held, " others");
   }
   const auto next = claims_.lower_bound(claim.first);
   const bool is_again = next != claims_.end() && next->first == claim.first;
   if (is_again) {
     pipelines_[next->second.pipeline].is_lost = true;
     if (next->second.count < claim.count) {  // The rest of a larger one is claimed by itself.
-      on_violation_(absl::StrCat(what, " are those of pipeline replica ", next->second.pipeline));
+      fail(" are those of pipeline replica ", next->second.pipeline);
     }
   } else if (next != claims_.end() && next->first < claim.first + claim.count) {
-    on_violation_(absl::StrCat(what, " overlap"));
+    fail(" overlap");
   }
   if (next != claims_.begin()) {
     const auto before = std::prev(next);
     if (before->first + before->second.count > claim.first) {
-      on_violation_(absl::StrCat(what, " overlap"));
+      fail(" overlap");
     }
   }
   claims_[claim.first] = {pipeline, step, claim.count, false};
@@ -130,20 +132,22 @@ void PipelineClaims::on_commit(uint32_t pipeline,
                                const net::schema::PipelineCommit::Reader& commit) {
   Pipeline& own = pipelines_[pipeline];
   const uint64_t step = commit.getStep();
-  const std::string what =
-      absl::StrCat("the commit of step ", step, " of pipeline replica ", pipeline);
-  if (claims_max_ > 1) on_violation_(absl::StrCat(what, ", whose stages apply their own updates"));
+  const auto fail = [&](const char* why) {
+    on_violation_(
+        absl::StrCat("the commit of step ", step, " of pipeline replica ", pipeline, why));
+  };
+  if (claims_max_ > 1) fail(", whose stages apply their own updates");
   const auto claim = own.claims.find(step);
   if (own.committed != step) {
-    if (own.is_lost) on_violation_(absl::StrCat(what, " comes after its claim went to another"));
-    if (own.committed && *own.committed + 1 != step) on_violation_(absl::StrCat(what, " is early"));
+    if (own.is_lost) fail(" comes after its claim went to another");
+    if (own.committed && *own.committed + 1 != step) fail(" is early");
     if (own.is_ready[step].size() != plan_.stages.size()) {
-      on_violation_(absl::StrCat(what, " comes before all of its replicas are ready"));
+      fail(" comes before all of its replicas are ready");
     }
     own.committed = step;
   }
   if (claim == own.claims.end() || !claims_.contains(claim->second.first)) {
-    return on_violation_(absl::StrCat(what, " has no samples"));
+    return fail(" has no samples");
   }
   claims_.at(claim->second.first).is_committed = true;
   if (commit.getNextCount() == 0) return;
@@ -193,12 +197,14 @@ std::optional<plans::SampleClaim> PipelineClaims::on_update(ProcessId process) {
     return std::nullopt;
   }
   const plans::SampleClaim claim = pipelines_[pipeline].claims[step];
-  const std::string what = absl::StrCat("pipeline replica ", pipeline, " has ", to_text(claim),
-                                        " in step ", step, " and has read ");
+  const auto fail = [&, pipeline = pipeline, step = step](const auto&... read) {
+    on_violation_(absl::StrCat("pipeline replica ", pipeline, " has ", to_text(claim), " in step ",
+                               step, " and has read ", read...));
+  };
   const size_t ends = ends_of(workers_[process]);
   for (uint64_t i = 0; i < claim.count && ends > 0; ++i) {
     const size_t count = reader.samples.erase(claim.first + i);
-    if (count != ends) on_violation_(absl::StrCat(what, claim.first + i, " ", count, " times"));
+    if (count != ends) fail(claim.first + i, " ", count, " times");
   }
   // What is left is of the claims behind it.
   for (uint64_t sample : reader.samples) {
@@ -208,7 +214,7 @@ std::optional<plans::SampleClaim> PipelineClaims::on_update(ProcessId process) {
     };
     const auto& claims = pipelines_[pipeline].claims;
     if (claims_max_ > 1 && std::any_of(claims.begin(), claims.end(), is_of)) continue;
-    on_violation_(absl::StrCat(what, sample));
+    fail(sample);
     break;
   }
   if (claims_max_ == 1) reader.samples.clear();

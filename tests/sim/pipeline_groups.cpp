@@ -124,9 +124,7 @@ void PipelineGroups::check_update(plans::ReplicaId replica, const std::vector<fl
   const auto first_wrong = difference(values, expected, count);
   if (!first_wrong) added = 0;
   for (size_t n = 0; n < member.being_added.size(); ++n) {
-    const std::optional<Values> gain = gain_of(member.being_added[n], replica);
-    if (!gain) return;  // Nothing can be said.
-    add(1, *gain, expected);
+    if (!add_gain(member.being_added[n], replica, expected)) return;  // Nothing can be said.
     if (!difference(values, expected, count)) added = n + 1;
   }
   if (!added) {
@@ -144,7 +142,7 @@ void PipelineGroups::on_copied(ProcessId process, uint64_t number) {
   for (const auto& [replica, weight] : group->second.weights) {
     if (members_.at(replica).process != process) continue;
     check_unchanged(replica, number);
-    group->second.inputs[replica] = input_of(replica);
+    group->second.inputs[replica] = input_of(replica, group->second.is_global);
   }
 }
 
@@ -158,30 +156,29 @@ void PipelineGroups::check_unchanged(plans::ReplicaId replica, uint64_t number) 
 
 /// What it would put into a group now. Unknown if nothing can be said of a group in which it was
 /// non-blocking.
-std::optional<PipelineGroups::Values> PipelineGroups::input_of(plans::ReplicaId replica) const {
+std::optional<PipelineGroups::Values> PipelineGroups::input_of(plans::ReplicaId replica,
+                                                               bool with_moments) const {
   const Member& member = members_.at(replica);
-  Values input(member.values.begin(), member.values.end());
+  const size_t count = with_moments ? member.values.size() : member.values.size() / 3;
+  Values input(member.values.begin(), member.values.begin() + static_cast<ptrdiff_t>(count));
   for (const auto* groups : {&member.pending, &member.being_added}) {
     for (uint64_t number : *groups) {
-      const std::optional<Values> gain = gain_of(number, replica);
-      if (!gain) return std::nullopt;
-      add(1, *gain, input);
+      if (!add_gain(number, replica, input)) return std::nullopt;
     }
   }
   return input;
 }
 
-/// What the others have added to the weights of a non-blocking member.
-std::optional<PipelineGroups::Values> PipelineGroups::gain_of(uint64_t number,
-                                                              plans::ReplicaId replica) const {
+/// Adds what the others have added to the weights of a non-blocking member. False: nothing can be
+/// said of it.
+bool PipelineGroups::add_gain(uint64_t number, plans::ReplicaId replica, Values& to) const {
   const Group& group = groups_.at(number);
-  if (!group.expected) return std::nullopt;
-  Values gain(group.expected->begin(),
-              group.expected->begin() + static_cast<ptrdiff_t>(group.expected->size() / 3));
-  Values input = *group.inputs.at(replica);
-  input.resize(gain.size());
-  add(-1, input, gain);
-  return gain;
+  if (!group.expected) return false;
+  const Values& expected = *group.expected;
+  const Values& input = *group.inputs.at(replica);
+  const size_t count = group.is_global ? expected.size() / 3 : expected.size();
+  for (size_t i = 0; i < count; ++i) to[i] += expected[i] - input[i];
+  return true;
 }
 
 /// Each member is sent the same.
@@ -232,8 +229,9 @@ void PipelineGroups::on_averaged(ProcessId from, const net::schema::Averaged::Re
     return;
   }
   if (group->second.has_server) return on_pushed(number, group->second, replica);
-  check(number, group->second, replica);
-  member.values = state_of(*member.model);
+  std::vector<float> values = state_of(*member.model);
+  check(number, group->second, replica, values);
+  member.values = std::move(values);
   member.pending.clear();  // It was in its contribution.
   if (!group->second.is_global) return;
   member.taken = member.first = weights_of(member.values);
@@ -298,7 +296,7 @@ std::optional<std::vector<PipelineGroups::Values>> PipelineGroups::inputs_of(
                                  " has copied its contribution"));
       return std::nullopt;
     }
-    std::optional<Values> input = is_alone ? input_of(replica) : copied->second;
+    std::optional<Values> input = is_alone ? input_of(replica, group.is_global) : copied->second;
     if (!input) return std::nullopt;
     inputs.push_back(*std::move(input));
   }
@@ -345,8 +343,8 @@ void PipelineGroups::expect(uint64_t number, Group& group) {
   if (inputs) group.expected = result_of(group, *inputs);
 }
 
-void PipelineGroups::check(uint64_t number, Group& group, plans::ReplicaId replica) {
-  const std::vector<float> values = state_of(*members_[replica].model);
+void PipelineGroups::check(uint64_t number, Group& group, plans::ReplicaId replica,
+                           const std::vector<float>& values) {
   // Moments follow the weights.
   const size_t count = group.is_global ? values.size() : values.size() / 3;
   if (!std::all_of(values.begin(), values.end(), [](float each) { return std::isfinite(each); })) {

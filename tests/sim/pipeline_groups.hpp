@@ -84,10 +84,11 @@ class PipelineGroups {
     bool is_closing = false;
     size_t through = 0;  // Members, of a server's group.
     uint64_t steps_done = 0;
-    bool is_known = false;           // What is expected, once somebody is through.
-    std::optional<Values> expected;  // None: nothing can be said of it.
-    std::vector<float> result;       // The first member's that was not non-blocking.
-    bool is_aborted = false;         // The coordinator has said so to somebody.
+    bool is_known = false;  // What is expected, once somebody is through.
+    // Of weights, at the end of a round also of moments. None: nothing can be said of it.
+    std::optional<Values> expected;
+    std::vector<float> result;  // The first member's that was not non-blocking.
+    bool is_aborted = false;    // The coordinator has said so to somebody.
     std::set<plans::ReplicaId> nonblocking;
     std::map<plans::ReplicaId, std::optional<Values>> inputs;  // As copied; none: unknown.
   };
@@ -103,8 +104,8 @@ class PipelineGroups {
   void on_averaged(ProcessId from, const net::schema::Averaged::Reader& averaged);
   void on_failed(uint64_t number, plans::ReplicaId replica);
   void check_unchanged(plans::ReplicaId replica, uint64_t number);
-  std::optional<Values> input_of(plans::ReplicaId replica) const;
-  std::optional<Values> gain_of(uint64_t number, plans::ReplicaId replica) const;
+  std::optional<Values> input_of(plans::ReplicaId replica, bool with_moments) const;
+  bool add_gain(uint64_t number, plans::ReplicaId replica, Values& to) const;
   std::optional<std::vector<Values>> inputs_of(uint64_t number, const Group& group) const;
   Values result_of(const Group& group, const std::vector<Values>& inputs) const;
   Values adasum_of(const Member& member, const std::vector<Values>& inputs) const;
@@ -112,7 +113,8 @@ class PipelineGroups {
   void check_update(plans::ReplicaId replica, const std::vector<float>& values, double lr);
   void on_pushed(uint64_t number, Group& group, plans::ReplicaId replica);
   void check_server(uint64_t number, const Group& group, const Server& server);
-  void check(uint64_t number, Group& group, plans::ReplicaId replica);
+  void check(uint64_t number, Group& group, plans::ReplicaId replica,
+             const std::vector<float>& values);
 
   const bool reduces_by_adasum_;
   const OnViolation on_violation_;

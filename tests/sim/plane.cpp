@@ -30,9 +30,19 @@ void damage(net::DataPlane::Rows& rows) {
   rows.owner = std::move(copy);
 }
 
-std::vector<std::byte> encode_header(const net::DataPlane::Rows& rows) {
-  const Header header = net::make_tensor_header(rows, false);
-  return {header.bytes().begin(), header.bytes().end()};
+/// What a header that is encoded and parsed says of rows.
+net::TensorStream::Rows through_header(const net::DataPlane::Rows& sent) {
+  const Header encoded = net::make_tensor_header(sent, false);
+  const auto parsed = Header::parse(encoded.bytes());
+  SKEIN_CHECK(parsed.ok()) << std::string(parsed.status().message());
+  const auto header = **parsed;
+  net::TensorStream::Rows rows;
+  rows.key = {header.getGeneration(), header.getReceiver(), header.getKind(), header.getStep(),
+              header.getMicrobatch()};
+  rows.begin = header.getRowBegin();
+  rows.count = header.getRowCount();
+  rows.bytes = header.getPayloadBytes();
+  return rows;
 }
 
 bool is_copy_of_state(net::schema::TensorKind kind) {
@@ -71,14 +81,14 @@ void SimulatedPlane::send(const std::string& address, Rows rows) {
 void SimulatedPlane::push(const std::shared_ptr<Flow>& flow, const std::string& address,
                           const Rows& rows) {
   flow->channel->push(
-      [&planes = planes_, weak = std::weak_ptr(flow), address, header = encode_header(rows), rows] {
+      [&planes = planes_, weak = std::weak_ptr(flow), address, said = through_header(rows), rows] {
         const auto peer = planes.by_address.find(address);
         const std::shared_ptr<Flow> alive = weak.lock();
         if (peer == planes.by_address.end() || !alive) return true;
         alive->reached = true;
         const bool is_of_plan = rows.key.generation > 0;
         if (is_of_plan && alive->term != peer->second->identity_.term) return true;
-        return peer->second->take(header, rows.payload, *alive);
+        return peer->second->take(said, rows.payload, *alive);
       },
       network_.tensor_us());
 }
@@ -133,24 +143,16 @@ void SimulatedPlane::lose(const std::shared_ptr<Flow>& flow, const Name& name,
   options_.on_peer_lost(address, absl::UnavailableError(why));
 }
 
-bool SimulatedPlane::take(std::span<const std::byte> encoded, std::span<const float> payload,
+bool SimulatedPlane::take(net::TensorStream::Rows rows, std::span<const float> payload,
                           const Flow& from) {
-  const auto parsed = Header::parse(encoded);
-  SKEIN_CHECK(parsed.ok()) << std::string(parsed.status().message());
-  const auto header = **parsed;
-  net::TensorStream::Rows rows;
-  rows.key = {header.getGeneration(), header.getReceiver(), header.getKind(), header.getStep(),
-              header.getMicrobatch()};
-  rows.begin = header.getRowBegin();
-  rows.count = header.getRowCount();
-  rows.bytes = header.getPayloadBytes();
+  const uint64_t said_generation = rows.key.generation;
   rows.sender = from.sender;
   if (options_.ignores_generation) rows.key.generation = newest_of(rows.key);
   if (rows.key.generation > 0 && rows.key.generation < floor_) return true;
   const auto found = streams_.find({rows.key.generation, rows.key.receiver, rows.key.kind});
   if (found != streams_.end()) {
     const std::shared_ptr<net::TensorStream> stream = found->second;
-    if (from.secret != secrets_.of(header.getGeneration())) return true;
+    if (from.secret != secrets_.of(said_generation)) return true;
     if (!stream->check(rows).ok() || stream->is_repeat(rows)) return true;
     if (stream->has_space(rows)) {
       const std::span<float> memory = stream->reserve(rows);
@@ -232,10 +234,14 @@ void SimulatedPlane::open(StreamSpec stream) {
     };
   }
   auto on_space = [this, alive = alive_] {
-    if (!*alive) return;
-    world_.after(0, options_.process, [this] { wake(); });
+    if (*alive) wake_soon();
   };
   streams_[name] = std::make_shared<net::TensorStream>(std::move(stream), on_space);
+  wake_soon();
+}
+
+void SimulatedPlane::wake_soon() {
+  if (waiting_.empty()) return;
   world_.after(0, options_.process, [this] { wake(); });
 }
 
@@ -264,7 +270,7 @@ void SimulatedPlane::close_before(uint64_t generation) {
     each = flows_.erase(each);
   }
   streams_.erase(streams_.lower_bound({1, 0, {}}), streams_.lower_bound({floor_, 0, {}}));
-  world_.after(0, options_.process, [this] { wake(); });
+  wake_soon();
 }
 
 void SimulatedPlane::drop_link(const std::string& address, double seconds) {

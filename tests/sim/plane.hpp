@@ -98,9 +98,10 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
   };
   void look(const std::shared_ptr<Watch>& watch);
   bool is_cut_off(const std::string& address) const;
-  bool take(std::span<const std::byte> header, std::span<const float> payload, const Flow& from);
+  bool take(net::TensorStream::Rows rows, std::span<const float> payload, const Flow& from);
   uint64_t newest_of(const net::TensorKey& key) const;
   void wake();
+  void wake_soon();
 
   World& world_;
   Network& network_;

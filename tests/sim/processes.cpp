@@ -341,7 +341,7 @@ actors::WorkerConfig SimulatedWorker::make_config() {
   config.prepare = prepare_;
   config.connect = [this](uint64_t attempt, double seconds) { connect(attempt, seconds); };
   config.on_end = [this](absl::Status status) {
-    around_.world.trace(absl::StrCat(around_.world.name(process_), " ends: ", status.ToString()));
+    around_.world.trace(around_.world.name(process_), " ends: ", status.ToString());
     if (own_folder_.empty() && absl::StartsWith(status.message(), "lost the coordinator")) {
       around_.checker.on_given_up(process_);
     }

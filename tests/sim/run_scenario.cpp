@@ -201,7 +201,7 @@ class Simulation {
   void watch_result() {
     if (result_ || !coordinator_->is_alive()) return;
     if (coordinator_->result() && is_to_resume(*coordinator_->result())) {
-      world_.trace(absl::StrCat("to be resumed: ", coordinator_->result()->status.ToString()));
+      world_.trace("to be resumed: ", coordinator_->result()->status.ToString());
       // It waits until its workers have heard of it.
       const uint64_t leave_us = coordinator_->result()->stopped_early ? 2 * kSecond : 0;
       return world_.after(leave_us, 0, [this, ended = coordinator_] {
@@ -216,7 +216,7 @@ class Simulation {
     if (coordinator_->result()) {
       result_ = coordinator_->result();
       ended_us_ = world_.now_us();
-      world_.trace(absl::StrCat("the run ends: ", result_->status.ToString()));
+      world_.trace("the run ends: ", result_->status.ToString());
       return;
     }
     world_.after(kSecond / 10, 0, [this, watched = coordinator_] {
@@ -266,7 +266,7 @@ class Simulation {
     workers_.push_back(std::make_unique<SimulatedWorker>(
         around_, absl::StrCat(machines_ ? options_.run : "", "p", workers_.size() + 1),
         std::move(place)));
-    world_.trace(absl::StrCat(world_.name(workers_.back()->process()), " starts"));
+    world_.trace(world_.name(workers_.back()->process()), " starts");
   }
 
   std::vector<SimulatedWorker*> live() const {
@@ -282,8 +282,7 @@ class Simulation {
     if (result_) return;
     SimulatedWorker* target = workers.empty() ? nullptr : workers[fault.target % workers.size()];
     SimulatedWorker* other = workers.empty() ? nullptr : workers[fault.other % workers.size()];
-    world_.trace(
-        absl::StrCat("FAULT ", to_text(fault), " ", target ? world_.name(target->process()) : ""));
+    world_.trace("FAULT ", to_text(fault), " ", target ? world_.name(target->process()) : "");
     if (needs_worker(fault.kind) && target == nullptr) return;
     if (!carry_out(fault, target, other)) return;
     checker_.on_fault();
@@ -549,8 +548,7 @@ class Simulation {
       return true;
     }
     SimulatedCoordinator* first = coordinator_;
-    world_.trace(
-        absl::StrCat(world_.name(first->process()), " sleeps, and another one has its place"));
+    world_.trace(world_.name(first->process()), " sleeps, and another one has its place");
     world_.pause(first->process());
     world_.after(kSecond, 0, [this, first] {
       if (first != coordinator_ || !first->is_alive()) return;
@@ -715,8 +713,8 @@ class Simulation {
     if (comparable) checker_.check_weights(*options_.expected, kWeightTolerance);
     for (const auto& worker : workers_) {
       if (!worker->end_status() || worker->end_status()->ok()) continue;
-      world_.trace(absl::StrCat(world_.name(worker->process()), " ended with ",
-                                worker->end_status()->ToString()));
+      world_.trace(world_.name(worker->process()), " ended with ",
+                   worker->end_status()->ToString());
     }
   }
 
@@ -773,8 +771,7 @@ void Simulation::trace_message(ProcessId from, ProcessId to, const net::ControlM
   if (!world_.traces()) return;
   const std::string text = to_text(envelope);
   if (text.empty()) return;
-  world_.trace(
-      absl::StrCat(world_.name(from), arrives ? " => " : " -> ", world_.name(to), " ", text));
+  world_.trace(world_.name(from), arrives ? " => " : " -> ", world_.name(to), " ", text);
 }
 
 }  // namespace

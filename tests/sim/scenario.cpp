@@ -49,7 +49,7 @@ struct Draw {
 plans::JobSpec small_job(Draw& draw) {
   plans::JobSpec job;
   job.model.layers = static_cast<int64_t>(draw.between(2, 4));
-  job.model.heads = 2;
+  job.model.heads = 1;
   job.model.channels = 8;
   job.model.vocab_size = 24;
   job.model.positions = 8;
@@ -667,13 +667,17 @@ Scenario undisturbed(const Scenario& scenario) {
   alone.job.parallelism.pipeline_parallel_degree = 1;
   alone.job.parallelism.data_parallel_replicate_degree = 1;
   alone.job.parallelism.pipeline_parallel_schedule = "1F1B";
+  alone.job.checkpoint = {};
   alone.job.checkpoint.enable = true;  // Asks for the state after the last step.
   alone.job.checkpoint.interval = 0;
   alone.job.validation.batches = 0;
-  alone.job.sync.loss_rise_max = 0;
   // What changes no weight is the same for all, so that seeds share these runs.
   alone.job.training.recompute = false;
+  alone.job.training.micro_batch_size = alone.job.training.global_batch_size;
   alone.job.profiling = {};
+  alone.job.sync = {};
+  alone.job.tokens = {};
+  alone.job.sharing = {};
   alone.job.elastic = {};
   alone.job.elastic.snapshot_interval = 0;
   return alone;

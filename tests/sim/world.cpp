@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <utility>
 
-#include <caf/abstract_actor.hpp>
+#include <caf/scheduled_actor.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "actors/microseconds.hpp"
@@ -16,12 +16,22 @@ namespace {
 /// Zero is "never" in some fields of the actors, so time starts later.
 constexpr auto kEpoch = std::chrono::seconds(1000);
 
+/// The actor whose messages the job handles; null: it is none's.
+const caf::local_actor* actor_of(const caf::resumable* job) {
+  // Nearly all are, and are asked for at each event.
+  if (job->subtype() == caf::resumable::scheduled_actor) {
+    return static_cast<const caf::scheduled_actor*>(job);
+  }
+  return dynamic_cast<const caf::local_actor*>(job);
+}
+
 }  // namespace
 
 World::World(uint64_t seed, bool traces)
     : rng_(seed, plans::random_stream("world", 5)), traces_(traces) {
   config_.set("scheduler.policy", caf::atom("testing"));
   system_ = std::make_unique<caf::actor_system>(config_);
+  scheduler_ = &dynamic_cast<caf::scheduler::test_coordinator&>(system_->scheduler());
   scheduler().advance_time(kEpoch);
   add_process("world");
 }
@@ -33,16 +43,12 @@ World::~World() {
 
 std::string World::leftovers() const {
   std::string names;
-  for (const auto& [id, seen] : seen_) {
-    if (caf::strong_actor_ptr alive = seen.second.lock()) {
-      absl::StrAppend(&names, " ", seen.first, " of ", name(owners_.at(id)));
+  for (const Actor& actor : actors_) {
+    if (caf::strong_actor_ptr alive = actor.self.lock()) {
+      absl::StrAppend(&names, " ", actor.name, " of ", name(actor.owner));
     }
   }
   return names;
-}
-
-caf::scheduler::test_coordinator& World::scheduler() {
-  return dynamic_cast<caf::scheduler::test_coordinator&>(system_->scheduler());
 }
 
 uint64_t World::now_us() const { return actors::to_us(system_->clock().now()); }
@@ -109,24 +115,31 @@ void World::run_in(ProcessId owner, std::function<void()> what) {
   }
 }
 
-ProcessId World::owner_of(caf::resumable* job) {
-  const auto* actor = dynamic_cast<caf::abstract_actor*>(job);
-  if (actor == nullptr) return 0;
-  const auto found = owners_.find(actor->id());
-  return found == owners_.end() ? 0 : found->second;
+ProcessId World::owner_of(caf::resumable* job) const {
+  const caf::local_actor* actor = actor_of(job);
+  if (actor == nullptr || actor->id() >= actors_.size()) return 0;
+  return actors_[actor->id()].owner;
 }
 
 void World::own_new_actors(ProcessId owner, caf::actor_id before) {
-  for (caf::actor_id id = before + 1; id <= system_->latest_actor_id(); ++id) owners_[id] = owner;
+  const caf::actor_id latest = system_->latest_actor_id();
+  if (latest >= actors_.size()) actors_.resize(latest + 1);
+  for (caf::actor_id id = before + 1; id <= latest; ++id) actors_[id].owner = owner;
 }
 
 void World::run_job(size_t position) {
   auto& jobs = scheduler().jobs;
+  const caf::local_actor* actor = actor_of(jobs[position]);
   const ProcessId owner = owner_of(jobs[position]);
   std::rotate(jobs.begin(), jobs.begin() + static_cast<ptrdiff_t>(position),
               jobs.begin() + static_cast<ptrdiff_t>(position) + 1);
-  if (auto* actor = dynamic_cast<caf::local_actor*>(jobs.front())) {
-    seen_.try_emplace(actor->id(), actor->name(), actor->ctrl());
+  if (actor != nullptr) {
+    if (actor->id() >= actors_.size()) actors_.resize(actor->id() + 1);
+    Actor& known = actors_[actor->id()];
+    if (!known.self) {
+      known.name = actor->name();
+      known.self = caf::weak_actor_ptr(actor->ctrl());
+    }
   }
   const caf::actor_id before = system_->latest_actor_id();
   scheduler().run_once();
@@ -135,14 +148,16 @@ void World::run_job(size_t position) {
 
 bool World::run_random_job() {
   const auto& jobs = scheduler().jobs;
-  std::vector<size_t> runnable;
+  runnable_.clear();
   for (size_t i = 0; i < jobs.size(); ++i) {
     const Process& process = processes_[owner_of(jobs[i])];
-    if (process.alive && !process.paused) runnable.push_back(i);
+    if (process.alive && !process.paused) runnable_.push_back(i);
   }
-  if (runnable.empty()) return false;
-  const size_t picked = runnable[rng_.below(runnable.size())];
-  note(dynamic_cast<caf::abstract_actor&>(*jobs[picked]).id());
+  if (runnable_.empty()) return false;
+  const size_t picked = runnable_[rng_.below(runnable_.size())];
+  const caf::local_actor* actor = actor_of(jobs[picked]);
+  SKEIN_CHECK(actor != nullptr) << "a job of no actor";
+  note(actor->id());
   run_job(picked);
   return true;
 }
@@ -188,8 +203,7 @@ size_t World::wind_up() {
   return system_->registry().running();
 }
 
-void World::trace(const std::string& line) {
-  if (!traces_) return;
+void World::print(const std::string& line) const {
   std::printf("%11.6f %s\n", static_cast<double>(now_us()) * 1e-6 - 1000, line.c_str());
 }
 

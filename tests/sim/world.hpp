@@ -12,6 +12,7 @@
 #include <caf/actor_system_config.hpp>
 #include <caf/scheduler/test_coordinator.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "plans/base/rng.hpp"
 
 namespace skein::sim {
@@ -82,7 +83,11 @@ class World {
   std::string leftovers() const;
 
   bool traces() const { return traces_; }
-  void trace(const std::string& line);
+  /// A line of these pieces, which are put together only if somebody reads it.
+  template <class... Pieces>
+  void trace(const Pieces&... pieces) {
+    if (traces_) print(absl::StrCat(pieces...));
+  }
   void note(uint64_t value) { hash_ = (hash_ ^ value) * 0x100000001b3; }
 
  private:
@@ -100,20 +105,29 @@ class World {
     std::function<void()> what;
   };
 
-  caf::scheduler::test_coordinator& scheduler();
-  ProcessId owner_of(caf::resumable* job);
+  /// What is known of an actor.
+  struct Actor {
+    ProcessId owner = 0;
+    std::string name;  // Once it has run; so is the next one.
+    caf::weak_actor_ptr self;
+  };
+
+  caf::scheduler::test_coordinator& scheduler() { return *scheduler_; }
+  ProcessId owner_of(caf::resumable* job) const;
   void own_new_actors(ProcessId owner, caf::actor_id before);
+  void print(const std::string& line) const;
   void run_job(size_t position);
   bool run_random_job();
   bool advance();
 
   caf::actor_system_config config_;
   std::unique_ptr<caf::actor_system> system_;
+  caf::scheduler::test_coordinator* scheduler_ = nullptr;  // The system's.
   plans::Rng rng_;
   bool traces_ = false;
   std::vector<Process> processes_;
-  std::map<caf::actor_id, ProcessId> owners_;
-  std::map<caf::actor_id, std::pair<std::string, caf::weak_actor_ptr>> seen_;  // With their names.
+  std::vector<Actor> actors_;     // By their ids, which are given one after the other.
+  std::vector<size_t> runnable_;  // Positions of the jobs that may run; kept for its memory.
   std::map<std::pair<uint64_t, uint64_t>, Event> queue_;  // By time, then order of insertion.
   uint64_t inserted_ = 0;
   uint64_t events_ = 0;
