@@ -816,6 +816,12 @@ const Outcome& run_undisturbed(const Scenario& scenario) {
   return known.emplace_back(alone.job, run_once(alone, {})).second;
 }
 
+Outcome failed_undisturbed(const Outcome& alone) {
+  Outcome failed = alone;
+  failed.failure = absl::StrCat("the undisturbed run: ", *alone.failure);
+  return failed;
+}
+
 }  // namespace
 
 Outcome run_shared(const Scenario& first, const Scenario& second, const RunOptions& options) {
@@ -824,6 +830,7 @@ Outcome run_shared(const Scenario& first, const Scenario& second, const RunOptio
   for (const Scenario* each : scenarios) {
     const bool has_expected = !plans::may_run_pipelines(each->job);
     alone.push_back(has_expected ? run_undisturbed(*each) : Outcome());
+    if (alone.back().failure) return failed_undisturbed(alone.back());
   }
   World world(first.seed, options.traces);
   SharedMachines machines(world, options.mutation);
@@ -872,11 +879,7 @@ Outcome run_shared(const Scenario& first, const Scenario& second, const RunOptio
 Outcome run_and_compare(const Scenario& scenario, const RunOptions& options) {
   if (plans::may_run_pipelines(scenario.job)) return run_once(scenario, options);
   const Outcome& alone = run_undisturbed(scenario);
-  if (alone.failure) {
-    Outcome failed = alone;
-    failed.failure = absl::StrCat("the undisturbed run: ", *alone.failure);
-    return failed;
-  }
+  if (alone.failure) return failed_undisturbed(alone);
   RunOptions compared = options;
   compared.expected = &alone.model;
   Outcome outcome = run_once(scenario, compared);
