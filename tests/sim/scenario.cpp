@@ -8,6 +8,7 @@
 #include "plans/base/rng.hpp"
 #include "plans/plan/pipeline_plan.hpp"
 #include "plans/profile/estimate.hpp"
+#include "plans/schedule/continuous_1f1b.hpp"
 
 namespace skein::sim {
 namespace {
@@ -213,14 +214,18 @@ void choose_pipelines_planner(uint64_t seed, Scenario& scenario) {
   const int64_t rows = plans::pipeline_rows(job);
   const plans::Profile profile =
       plans::estimate_profile(job.model, job.training.seq_len, {rows}, job.optimizer, 1e7, 1e12);
-  const auto bytes = [&](const plans::LayerRange& layers) {
+  const int64_t M = plans::microbatch_count(job);
+  const plans::Continuous1F1B order{2, static_cast<int32_t>(M),
+                                    static_cast<int32_t>(job.sync.claims_in_flight)};
+  const auto bytes = [&](const plans::LayerRange& layers, int32_t stage) {
     const plans::StageMemory memory = plans::stage_memory(profile, layers, rows, false);
-    return memory.state_bytes + memory.stash_bytes * plans::microbatch_count(job);
+    return memory.state_bytes + memory.stash_bytes * std::max<int64_t>(M, order.stash_peak(stage)) +
+           memory.version_bytes * order.old_versions(stage);
   };
   const int64_t layers = plans::layer_count(job.model);
-  int64_t least = bytes({0, layers});
+  int64_t least = bytes({0, layers}, 0);
   for (int64_t cut = 1; cut < layers; ++cut) {
-    least = std::min(least, std::max(bytes({0, cut}), bytes({cut, layers})));
+    least = std::min(least, std::max(bytes({0, cut}, 0), bytes({cut, layers}, 1)));
   }
   scenario.memory_bytes = least + least / 20;
   job.elastic.min_workers = 2;
