@@ -11,7 +11,6 @@
 #include "plans/coordinator/run_events.hpp"
 #include "plans/elastic/route_around.hpp"
 #include "plans/plan/layout_plan.hpp"
-#include "plans/planner/measured_request.hpp"
 
 namespace skein::plans {
 namespace {
@@ -722,16 +721,9 @@ std::optional<RunEvent> Coordination::keep_apart(PlannedPipeline& chosen, uint64
   request.first_step = [this](const Plan& plan) {
     return change_.restore_of(plan, durable()).first_step;
   };
-  // A plan by which state is only saved takes what memory it needs.
-  if (const auto measured = measurements_.of(request.workers);
-      candidates_.is_planned() && !stop_.is_made() && !measured.empty()) {
-    request.fits = [asked = measured_request(options_.job, measured),
-                    claims = options_.job.sync.claims_in_flight,
-                    workers = request.workers](const Plan& plan) {
-      const absl::StatusOr<Plan> positioned = with_positions(plan, workers);
-      return !positioned.ok() ||
-             check_memory(*positioned, asked.profile, asked.cluster, claims).ok();
-    };
+  if (candidates_.is_planned()) {
+    request.fits = [asked = candidates_.request(request.workers, generation_, false)](
+                       const Plan& plan) { return check_fits(asked, plan).ok(); };
   }
   request.make_plan =
       [&, this](const std::vector<WorkerId>& others) -> absl::StatusOr<PlannedPipeline> {

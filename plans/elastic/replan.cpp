@@ -291,9 +291,11 @@ absl::Status check_fits(const ReplanRequest& request, const Plan& plan) {
   if (request.only_saves) return absl::OkStatus();
   const absl::StatusOr<std::vector<MeasuredWorker>> measured = measured_of_all(request);
   if (!measured.ok()) return absl::OkStatus();
+  const absl::StatusOr<Plan> positioned = with_positions(plan, request.workers);
+  if (!positioned.ok()) return absl::OkStatus();
   const PlanRequest asked = measured_request(request.job, *measured);
-  SKEIN_ASSIGN_OR_RETURN(const Plan positioned, with_positions(plan, request.workers));
-  return check_memory(positioned, asked.profile, asked.cluster);
+  const int64_t claims = plan.mode == kLocalMode ? request.job.sync.claims_in_flight : 1;
+  return check_memory(*positioned, asked.profile, asked.cluster, claims);
 }
 
 bool is_chosen_by_planner(const ReplanRequest& request) {
@@ -334,6 +336,7 @@ absl::StatusOr<PlannedPipeline> quick_replan_pipeline_replicas(const ReplanReque
   PlannedPipeline chosen;
   SKEIN_ASSIGN_OR_RETURN(chosen.plan,
                          make_plan_of_cuts(request.job, pipelines, request.generation));
+  SKEIN_RETURN_IF_ERROR(check_fits(request, chosen.plan));
   chosen.reason = absl::StrCat("for now without ", lost, " of ", lost + pipelines.size(),
                                " pipeline replicas, the others as they are");
   return chosen;

@@ -60,7 +60,7 @@ absl::StatusOr<PlannedPipeline> replan_pipeline_replicas(const ReplanRequest& re
 absl::StatusOr<std::vector<MeasuredWorker>> measured_of_all(const ReplanRequest& request);
 
 /// Whether each worker of the plan has memory for its part; OK where not all workers of the request
-/// have measured.
+/// have measured, or the plan has others.
 /// ResourceExhausted    if one has not; the message says who.
 absl::Status check_fits(const ReplanRequest& request, const Plan& plan);
 
