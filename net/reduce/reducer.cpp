@@ -1,5 +1,6 @@
 #include "net/reduce/reducer.hpp"
 
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +21,13 @@ void multiply(double factor, std::span<float> values) {
   for (float& value : values) value = static_cast<float>(value * factor);
 }
 
+std::span<double> float64_of(std::span<float> memory) {
+  SKEIN_CHECK(memory.size() % 2 == 0 &&
+              reinterpret_cast<uintptr_t>(memory.data()) % alignof(double) == 0)
+      << memory.size() << " floats hold no float64";
+  return {reinterpret_cast<double*>(memory.data()), memory.size() / 2};
+}
+
 }  // namespace
 
 Reducer::Reducer(ReducerOptions options)
@@ -28,12 +36,15 @@ Reducer::Reducer(ReducerOptions options)
              options_.kind == ReducerKind::kHiTopK ? options_.hosts : std::vector<uint32_t>()),
       top_k_all_to_all_(options_.density) {
   SKEIN_CHECK(options_.own_share > 0 && options_.own_share <= 1) << options_.own_share;
+  SKEIN_CHECK(!options_.is_float64 || options_.kind == ReducerKind::kSum)
+      << plans::name_of(options_.kind) << " of float64";
 }
 
 absl::Status Reducer::reduce(Exchange& exchange, std::span<float> values) {
   switch (options_.kind) {
     case ReducerKind::kSum:
-      return ring_sum(exchange, values);
+      return options_.is_float64 ? ring_sum_float64(exchange, float64_of(values))
+                                 : ring_sum(exchange, values);
     case ReducerKind::kMean:
       multiply(1 / (options_.own_share * exchange.rank_count()), values);
       return ring_sum(exchange, values);

@@ -26,6 +26,8 @@ struct ReducerOptions {
   /// Where the vector begins of which calls reduce parts that are made of whole tensors; null:
   /// every call is given all of it. The memory itself is never touched.
   const float* whole = nullptr;
+  /// kSum: the values are float64, each in the memory of two floats, which is aligned for that.
+  bool is_float64 = false;
 };
 
 /// What stands in for the plain sum in one group. What top k leaves out of one call it adds to the

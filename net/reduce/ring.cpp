@@ -5,16 +5,21 @@
 #include "plans/base/status_macros.hpp"
 
 namespace skein::net {
+namespace {
 
-absl::Status ring_sum(Exchange& exchange, std::span<float> values) {
+template <class Number>
+absl::Status sum_around(Exchange& exchange, std::span<Number> values) {
   const uint32_t count = exchange.rank_count();
   const uint32_t rank = exchange.rank();
-  auto piece = [&](uint32_t index) { return piece_of(values, index % count, count); };
-  std::vector<float> received(piece(0).size());
+  auto piece = [&](uint32_t index) {
+    const FloatRange range = piece_of(values.size(), index % count, count);
+    return values.subspan(range.begin, range.count());
+  };
+  std::vector<Number> received(piece(0).size());
   for (uint32_t round = 0; round + 1 < count; ++round) {
-    const std::span<float> mine = piece(rank + count - round);
-    const std::span<float> next = piece(rank + 2 * count - round - 1);
-    const std::span<float> arrived(received.data(), next.size());
+    const std::span<Number> mine = piece(rank + count - round);
+    const std::span<Number> next = piece(rank + 2 * count - round - 1);
+    const std::span<Number> arrived(received.data(), next.size());
     SKEIN_RETURN_IF_ERROR(
         exchange.move({(rank + 1) % count, std::as_bytes(mine)},
                       {(rank + count - 1) % count, std::as_writable_bytes(arrived)}));
@@ -25,6 +30,16 @@ absl::Status ring_sum(Exchange& exchange, std::span<float> values) {
     pieces.push_back(std::as_writable_bytes(piece(owner + 1)));  // Where its sum came together.
   }
   return ring_gather(exchange, pieces);
+}
+
+}  // namespace
+
+absl::Status ring_sum(Exchange& exchange, std::span<float> values) {
+  return sum_around(exchange, values);
+}
+
+absl::Status ring_sum_float64(Exchange& exchange, std::span<double> values) {
+  return sum_around(exchange, values);
 }
 
 absl::Status ring_gather(Exchange& exchange, const std::vector<std::span<std::byte>>& pieces) {

@@ -10,13 +10,14 @@
 namespace skein::net {
 
 /// values := sum over the ranks, by the ring of Patarasu and Yuan (JPDC 2009): 2 (P - 1) rounds,
-/// each moves n / P floats to the right neighbour. First the sums of the P pieces come together,
+/// each moves n / P numbers to the right neighbour. First the sums of the P pieces come together,
 /// then they go round: every rank gets the bits that one rank computed.
 ///
 /// `values`   [n]  the same n on every rank; n may be 0.
 /// Errors          of the exchange; `values` are then neither the old nor the new ones.
-/// Cost            2 (P - 1) / P n floats sent by each rank, n / P floats of memory.
+/// Cost            2 (P - 1) / P n numbers sent by each rank, n / P numbers of memory.
 absl::Status ring_sum(Exchange& exchange, std::span<float> values);
+absl::Status ring_sum_float64(Exchange& exchange, std::span<double> values);
 
 /// Fills the pieces of all ranks, in P - 1 rounds of the ring.
 ///

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <set>
 #include <vector>
@@ -98,6 +99,30 @@ TEST(Reducer, MeanIsTheSumBitForBitWhenSharesAreEqual) {
                      [&](uint32_t) { return options_of(kind, 1.0 / ranks); });
     };
     EXPECT_EQ(of(ReducerKind::kMean), of(ReducerKind::kSum));
+  }
+}
+
+TEST(Reducer, Float64IsSummedInTheMemoryOfFloats) {
+  // Of 3 values a piece of floats would cut one; as float32 the small ones would be lost.
+  for (uint32_t ranks : {1, 2, 4, 5}) {
+    std::vector<std::vector<float>> memory(ranks, std::vector<float>(6));
+    for (auto& each : memory) {
+      const double values[] = {1.0, 0x1p-40, -0x1p-43};
+      std::memcpy(each.data(), values, sizeof(values));
+    }
+    reduce_all(memory, [&](Exchange& exchange, Vector& each) {
+      ReducerOptions options = options_of(ReducerKind::kSum, 1);
+      options.is_float64 = true;
+      WatchedExchange watched(exchange, ReducerKind::kSum);
+      return Reducer(options).reduce(watched, each);
+    });
+    for (const auto& each : memory) {
+      double sums[3];
+      std::memcpy(sums, each.data(), sizeof(sums));
+      EXPECT_EQ(sums[0], ranks);
+      EXPECT_EQ(sums[1], ranks * 0x1p-40);
+      EXPECT_EQ(sums[2], ranks * -0x1p-43);
+    }
   }
 }
 
