@@ -4,6 +4,7 @@
 #include <span>
 
 #include "absl/status/status.h"
+#include "gpu/exact_sum.hpp"
 #include "gpu/numbers.hpp"
 
 namespace skein::gpu {
@@ -168,6 +169,12 @@ class Ops {
   virtual void copy(ConstNumbers from, Numbers to, int64_t count) = 0;
   /// y = a + b; y may be a or b.
   virtual void add(ConstNumbers a, ConstNumbers b, Numbers y, int64_t count) = 0;
+  /// Adds values to `sums` by `kExactStep` and zeroes them. A sum that is NaN stays so.
+  virtual void move_to_sums(const ExactSum& sum) = 0;
+  /// to [count] += from [count], both of such sums.
+  virtual void add_sums(const double* from, double* to, int64_t count) = 0;
+  /// Overwrites values [count] with the nearest floats of sums [count].
+  virtual void round_sums(const double* sums, float* values, int64_t count) = 0;
   /// `result` += sum of squares in float64, in an order that depends on `count` only. Host memory,
   /// valid when the work ends.
   virtual void add_sum_of_squares(const float* x, int64_t count, double* result) = 0;

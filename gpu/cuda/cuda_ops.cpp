@@ -190,6 +190,21 @@ void CudaOps::add(ConstNumbers a, ConstNumbers b, Numbers y, int64_t count) {
   launched("add");
 }
 
+void CudaOps::move_to_sums(const ExactSum& sum) {
+  kernels::move_to_sums(sum, stream());
+  launched("move_to_sums");
+}
+
+void CudaOps::add_sums(const double* from, double* to, int64_t count) {
+  kernels::add_sums(from, to, count, stream());
+  launched("add_sums");
+}
+
+void CudaOps::round_sums(const double* sums, float* values, int64_t count) {
+  kernels::round_sums(sums, values, count, stream());
+  launched("round_sums");
+}
+
 void CudaOps::copy_in(std::span<const float> from, Numbers to) {
   if (to.type() != NumberType::kFloat32) {
     const auto count = static_cast<int64_t>(from.size());

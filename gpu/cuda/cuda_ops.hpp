@@ -56,6 +56,9 @@ class CudaOps final : public Ops {
   void zero(Numbers x, int64_t count) override;
   void copy(ConstNumbers from, Numbers to, int64_t count) override;
   void add(ConstNumbers a, ConstNumbers b, Numbers y, int64_t count) override;
+  void move_to_sums(const ExactSum& sum) override;
+  void add_sums(const double* from, double* to, int64_t count) override;
+  void round_sums(const double* sums, float* values, int64_t count) override;
   void add_sum_of_squares(const float* x, int64_t count, double* result) override;
   void adamw(const Adamw& options, const AdamwTensor& tensor) override;
   void sgd(const Sgd& options, const SgdTensor& tensor) override;

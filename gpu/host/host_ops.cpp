@@ -1,6 +1,8 @@
 #include "gpu/host/host_ops.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "gpu/host/attention.hpp"
@@ -20,6 +22,13 @@ constexpr int64_t kColumnGrain = 64;
 /// Squares are summed in pieces of this size, each by one thread: the order does not depend on how
 /// many threads there are.
 constexpr int64_t kSumPiece = 1 << 16;
+
+/// Here and not with the other loops: they are compiled as if there were no NaN, and order, as of
+/// the rounder, did not matter.
+double exact_part(float value, double limit) {
+  const double rounded = (double{value} + kExactRounder) - kExactRounder;
+  return std::abs(double{value}) <= limit ? rounded : std::numeric_limits<double>::quiet_NaN();
+}
 
 }  // namespace
 
@@ -211,6 +220,25 @@ void HostOps::copy(ConstNumbers from, Numbers to, int64_t count) {
 void HostOps::add(ConstNumbers a, ConstNumbers b, Numbers y, int64_t count) {
   pool_.for_ranges(count, kElementGrain, [&](int64_t begin, int64_t end) {
     loops::add(a.floats() + begin, b.floats() + begin, y.floats() + begin, end - begin);
+  });
+}
+
+void HostOps::move_to_sums(const ExactSum& sum) {
+  pool_.for_ranges(sum.count, kElementGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) sum.sums[i] += exact_part(sum.values[i], sum.limit);
+    std::fill(sum.values + begin, sum.values + end, 0.0F);
+  });
+}
+
+void HostOps::add_sums(const double* from, double* to, int64_t count) {
+  pool_.for_ranges(count, kElementGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) to[i] += from[i];
+  });
+}
+
+void HostOps::round_sums(const double* sums, float* values, int64_t count) {
+  pool_.for_ranges(count, kElementGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) values[i] = static_cast<float>(sums[i]);
   });
 }
 

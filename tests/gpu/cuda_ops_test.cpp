@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -363,6 +365,47 @@ TEST_P(CudaOps, UpdateWeightsAndAddSquares) {
     for (const Tensor& tensor : written) outputs.push_back(bench.read(tensor));
     return outputs;
   });
+}
+
+TEST_P(CudaOps, SumUpExactlyWithTheHostsBits) {
+  constexpr int64_t kCount = 1031;
+  const auto bits_of = [&](Bench& bench) {
+    std::vector<float> odd = random_values(kCount, 1, 0.3);
+    odd[5] = INFINITY;
+    odd[6] = NAN;
+    odd[7] = 2;
+    const Tensor one = bench.make(odd);
+    const Tensor other = bench.make(random_values(kCount, 2, 1e-7));
+    const Tensor sums = bench.make(std::vector<float>(2 * kCount, 0));
+    const Tensor more = bench.make(std::vector<float>(2 * kCount, 0));
+    const Tensor rounded = bench.poisoned(kCount);
+    auto* to = reinterpret_cast<double*>(sums.data);
+    auto* from = reinterpret_cast<double*>(more.data);
+    EXPECT_TRUE(bench
+                    .run([&](Ops& ops) {
+                      ops.move_to_sums({one.data, to, kCount, 1.5});
+                      ops.move_to_sums({other.data, to, kCount, 1.5});
+                      ops.move_to_sums({other.data, from, kCount, 1.5});
+                      ops.add_sums(to, from, kCount);
+                      ops.round_sums(from, rounded.data, kCount);
+                    })
+                    .ok());
+    EXPECT_EQ(bench.read(one), std::vector<float>(kCount, 0));
+    Outputs all{bench.read(sums), bench.read(more), bench.read(rounded)};
+    for (size_t place : {5, 6, 7}) {  // Not every NaN has the same bits.
+      EXPECT_TRUE(std::isnan(all[2][place])) << place;
+      all[2][place] = 0;
+      for (size_t i : {0, 1}) all[i][2 * place] = all[i][2 * place + 1] = 0;
+    }
+    std::vector<std::vector<uint32_t>> bits;
+    for (const auto& each : all) {
+      bits.emplace_back();
+      for (float value : each) bits.back().push_back(std::bit_cast<uint32_t>(value));
+    }
+    return bits;
+  };
+  Bench host(make_host_device(1), rounds());
+  EXPECT_EQ(bits_of(*cuda_), bits_of(host));
 }
 
 TEST_P(CudaOps, CopyBetweenHostAndDevice) {

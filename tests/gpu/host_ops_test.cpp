@@ -61,5 +61,55 @@ TEST_F(HostOpsPrecision, ProbabilitiesOverALargeVocabularyAddUp) {
   }
 }
 
+TEST_F(HostOpsPrecision, ExactSumsHaveTheSameBitsInEveryOrder) {
+  constexpr uint64_t kValues = 500;
+  const double limit = kExactMax / kValues;
+  std::vector<float> all;
+  for (uint64_t i = 0; i < kValues; ++i) {
+    // From far below the step up to the limit.
+    const double size = limit * std::exp2(-60.0 * plans::random_uniform(7, 1, i));
+    all.push_back(static_cast<float>(i % 2 == 0 ? size : -size));
+  }
+  all.push_back(
+      static_cast<float>(0.5 * kExactStep));  // Rounds to the even multiple, which is none.
+  double exact = 0;
+  const auto sum_of = [&] {
+    double sum = 0;
+    for (float value : all) {
+      ops_.move_to_sums({&value, &sum, 1, limit});
+      EXPECT_EQ(value, 0) << "ready for the next one";
+    }
+    return sum;
+  };
+  for (float value : all) exact += std::nearbyint(value / kExactStep) * kExactStep;
+  EXPECT_EQ(sum_of(), exact);
+  plans::Rng rng(3, 1);
+  for (int order = 0; order < 20; ++order) {
+    for (size_t i = all.size(); i-- > 1;) std::swap(all[i], all[rng.below(i + 1)]);
+    EXPECT_EQ(sum_of(), exact);
+  }
+  std::sort(all.begin(), all.end());
+  EXPECT_EQ(sum_of(), exact) << "also where sums become large meanwhile";
+}
+
+TEST_F(HostOpsPrecision, ExactSumsTakeNothingAboveTheirLimit) {
+  const float far = std::nextafter(2.0F, 3.0F);
+  std::vector<float> values = {2, -2, far, -far, INFINITY, NAN, 0};
+  const auto count = static_cast<int64_t>(values.size());
+  std::vector<double> sums(values.size(), 1);
+  ops_.move_to_sums({values.data(), sums.data(), count, 2});
+  EXPECT_EQ(sums[0], 3);
+  EXPECT_EQ(sums[1], -1);
+  for (int i = 2; i < 6; ++i) EXPECT_TRUE(std::isnan(sums[static_cast<size_t>(i)])) << i;
+  EXPECT_EQ(sums[6], 1);
+  std::vector<double> others(values.size(), 1);
+  ops_.add_sums(sums.data(), others.data(), count);
+  EXPECT_EQ(others[0], 4);
+  EXPECT_TRUE(std::isnan(others[2]));
+  ops_.round_sums(others.data(), values.data(), count);
+  EXPECT_EQ(values[0], 4);
+  EXPECT_TRUE(std::isnan(values[2]));
+}
+
 }  // namespace
 }  // namespace skein::gpu

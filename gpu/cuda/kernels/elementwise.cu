@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "gpu/cuda/kernels/element.cuh"
 #include "gpu/cuda/kernels/elementwise.hpp"
 #include "gpu/cuda/launch_shape.hpp"
@@ -104,6 +106,30 @@ struct Convert {
   }
 };
 
+constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+
+struct MoveToSum {
+  ExactSum sum;
+  __device__ void operator()(int64_t i) const {
+    const double value = sum.values[i];
+    const double rounded = (value + kExactRounder) - kExactRounder;
+    sum.sums[i] += fabs(value) <= sum.limit ? rounded : kNoNumber;
+    sum.values[i] = 0.0F;
+  }
+};
+
+struct AddSum {
+  const double* from;
+  double* to;
+  __device__ void operator()(int64_t i) const { to[i] += from[i]; }
+};
+
+struct RoundSum {
+  const double* sums;
+  float* values;
+  __device__ void operator()(int64_t i) const { values[i] = static_cast<float>(sums[i]); }
+};
+
 template <class From, class To>
 void convert_all(const From* from, To* to, int64_t count, cudaStream_t stream) {
   constexpr int kFour = 4;  // 16 bytes of float32.
@@ -138,6 +164,18 @@ void gelu_forward(ConstNumbers x, Numbers y, int64_t count, cudaStream_t stream)
 
 void gelu_backward(ConstNumbers x, Numbers dy, int64_t count, cudaStream_t stream) {
   combine<GeluGradient>(x, dy, dy, count, stream);
+}
+
+void move_to_sums(const ExactSum& sum, cudaStream_t stream) {
+  for_each(sum.count, stream, MoveToSum{sum});
+}
+
+void add_sums(const double* from, double* to, int64_t count, cudaStream_t stream) {
+  for_each(count, stream, AddSum{from, to});
+}
+
+void round_sums(const double* sums, float* values, int64_t count, cudaStream_t stream) {
+  for_each(count, stream, RoundSum{sums, values});
 }
 
 void convert(ConstNumbers from, Numbers to, int64_t count, cudaStream_t stream) {
