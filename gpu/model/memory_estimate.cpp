@@ -94,6 +94,7 @@ MemoryEstimate estimate_memory(const StageModelOptions& options, const DeviceInf
   estimate.working_bytes = shared_bytes(options, device) - estimate.extra_bytes +
                            4 * float_bytes(parameters) + bytes.weight_copy * parameters -
                            estimate.state_bytes;
+  if (options.exact_summands > 0) estimate.working_bytes += 2 * float_bytes(parameters);
   return estimate;
 }
 

@@ -13,7 +13,8 @@ struct MemoryEstimate {
   int64_t stash_bytes = 0;    // All micro-batches that are kept at once.
   int64_t extra_bytes = 0;    // With recomputation: of the layer that is computed again.
   int64_t version_bytes = 0;  // Older versions of the weights, for micro-batches in flight.
-  int64_t working_bytes = 0;  // Beside these, which the planner does not count.
+  /// Beside these, which the planner does not count; exact sums of gradients, too.
+  int64_t working_bytes = 0;
   /// Where the two halves of a backward run apart: what waits for the second one. It is allocated
   /// when the first such half runs, and not counted in the sums below.
   int64_t split_bytes = 0;

@@ -36,6 +36,7 @@ absl::StatusOr<ParameterStore> ParameterStore::create(const StageModelOptions& o
   const bool has_last = options.layers.end == plans::layer_count(options.model);
   if (options.model.tied_head && has_first != has_last) {
     const size_t count = store.specs_.size();
+    store.has_tied_copy_ = has_last;
     store.tied_begin_ = has_first ? 0 : store.offsets_[count - 1];
     store.tied_end_ = has_first ? store.offsets_[1] : total;
   }
@@ -44,6 +45,10 @@ absl::StatusOr<ParameterStore> ParameterStore::create(const StageModelOptions& o
   SKEIN_ASSIGN_OR_RETURN(store.gradients_, device.allocate(bytes));
   SKEIN_ASSIGN_OR_RETURN(store.moments1_, device.allocate(bytes));
   SKEIN_ASSIGN_OR_RETURN(store.moments2_, device.allocate(bytes));
+  if (options.exact_summands > 0) {
+    store.exact_limit_ = kExactMax / static_cast<double>(options.exact_summands);
+    SKEIN_ASSIGN_OR_RETURN(store.sums_, device.allocate(2 * bytes));
+  }
   store.operands_ = device.info().activations;
   if (store.operands_ != NumberType::kFloat32) {
     SKEIN_ASSIGN_OR_RETURN(store.rounded_, device.allocate(total * bytes_of(store.operands_)));
@@ -71,7 +76,9 @@ absl::Status ParameterStore::draw_weights(uint64_t seed, Device& device) {
   return absl::OkStatus();
 }
 
-int64_t ParameterStore::bytes() const { return 4 * weights_.bytes() + rounded_.bytes(); }
+int64_t ParameterStore::bytes() const {
+  return 4 * weights_.bytes() + rounded_.bytes() + sums_.bytes();
+}
 
 Numbers ParameterStore::rounded(size_t parameter) const {
   if (rounded_.data() == nullptr) return nullptr;
@@ -88,20 +95,25 @@ void ParameterStore::refresh(Ops& ops) {
   is_rounded_ = true;
 }
 
+std::span<float> ParameterStore::span_of(float* summed, const Range& range) const {
+  const auto floats = static_cast<size_t>(floats_per_gradient());
+  return {summed + floats_per_gradient() * range.begin, floats * range.size()};
+}
+
 std::span<float> ParameterStore::tied_gradients() const {
-  return {visible_gradients() + tied_begin_, static_cast<size_t>(tied_end_ - tied_begin_)};
+  return span_of(visible_gradients(), tied_range());
 }
 
 std::span<float> ParameterStore::stage_gradients() const {
-  return {visible_gradients() + stage_range().begin, stage_range().size()};
+  return span_of(visible_gradients(), stage_range());
 }
 
 std::span<float> ParameterStore::device_tied_gradients() const {
-  return {gradients_.floats() + tied_begin_, static_cast<size_t>(tied_end_ - tied_begin_)};
+  return span_of(summed().floats(), tied_range());
 }
 
 std::span<float> ParameterStore::device_stage_gradients() const {
-  return {gradients_.floats() + stage_range().begin, stage_range().size()};
+  return span_of(summed().floats(), stage_range());
 }
 
 ParameterStore::Range ParameterStore::stage_range() const {
@@ -112,15 +124,15 @@ ParameterStore::Range ParameterStore::stage_range() const {
 std::vector<ParameterStore::Range> ParameterStore::ranges_of(const GradientParts& parts) const {
   std::vector<Range> ranges;
   if (parts.stage) ranges.push_back(stage_range());
-  if (parts.tied) ranges.push_back({tied_begin_, tied_end_});
+  if (parts.tied) ranges.push_back(tied_range());
   return ranges;
 }
 
 float* ParameterStore::visible_gradients() const {
-  if (!host_gradients_) return gradients_.floats();
+  if (!host_gradients_) return summed().floats();
   const std::lock_guard lock(host_gradients_->mutex);
   Buffer& memory = host_gradients_->memory;
-  if (memory.data() == nullptr) memory = allocate_visible(*device_, gradients_.bytes());
+  if (memory.data() == nullptr) memory = allocate_visible(*device_, summed().bytes());
   return memory.floats();
 }
 
@@ -131,8 +143,7 @@ void ParameterStore::show_gradients(Ops& ops, size_t begin, size_t end,
     range.begin = std::max(range.begin, offsets_[begin]);
     range.end = std::min(range.end, offsets_[end]);
     if (range.begin >= range.end) continue;
-    ops.copy_out(gradients_.floats() + range.begin,
-                 {visible_gradients() + range.begin, range.size()});
+    ops.copy_out(span_of(summed().floats(), range).data(), span_of(visible_gradients(), range));
   }
 }
 
@@ -140,9 +151,26 @@ void ParameterStore::take_gradients(Ops& ops, const GradientParts& parts) const 
   if (!host_gradients_) return;
   for (const Range& range : ranges_of(parts)) {
     if (range.begin == range.end) continue;
-    ops.copy_in({visible_gradients() + range.begin, range.size()},
-                gradients_.floats() + range.begin);
+    ops.copy_in(span_of(visible_gradients(), range), span_of(summed().floats(), range).data());
   }
+}
+
+void ParameterStore::move_to_sums(Ops& ops) const {
+  if (!has_exact_sums()) return;
+  ops.move_to_sums({gradients_.floats(), sums(), offsets_.back(), exact_limit_});
+}
+
+void ParameterStore::round(Ops& ops, const Range& range) const {
+  if (!has_exact_sums() || range.begin == range.end) return;
+  ops.round_sums(sums() + range.begin, gradients_.floats() + range.begin, range.end - range.begin);
+}
+
+void ParameterStore::round_sums(Ops& ops) const {
+  round(ops, has_tied_copy_ ? stage_range() : Range{0, offsets_.back()});
+}
+
+void ParameterStore::round_tied_copy(Ops& ops) const {
+  if (has_tied_copy_) round(ops, tied_range());
 }
 
 void ParameterStore::check_tied(size_t floats) const {
@@ -151,11 +179,13 @@ void ParameterStore::check_tied(size_t floats) const {
 }
 
 void ParameterStore::copy_tied_gradient(Ops& ops, std::span<float> out) const {
+  SKEIN_CHECK(!has_exact_sums()) << "a gradient that travels is no exact sum";
   check_tied(out.size());
   ops.copy_out(gradients_.floats() + tied_begin_, out);
 }
 
 void ParameterStore::add_tied_gradient(Ops& ops, std::span<const float> values) const {
+  SKEIN_CHECK(!has_exact_sums()) << "a gradient that travels is no exact sum";
   check_tied(values.size());
   const float* from = values.data();
   if (host_gradients_) {
@@ -180,6 +210,7 @@ void ParameterStore::take_tied_weights(Ops& ops, std::span<const float> values) 
 
 void ParameterStore::zero_gradients(Ops& ops) const {
   ops.zero(gradients_.floats(), offsets_.back());
+  if (has_exact_sums()) ops.zero(sums_.floats(), floats_per_gradient() * offsets_.back());
 }
 
 void ParameterStore::add_norm_squared(Ops& ops, double* result) const {

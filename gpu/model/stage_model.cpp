@@ -96,6 +96,9 @@ class TransformerStage final : public StageModel {
   absl::Status forward(Ops& ops, int32_t microbatch, const Input& input,
                        std::span<float> output) override {
     SKEIN_RETURN_IF_ERROR(check_input(input, output.size()));
+    if (has_head_ && store_.has_exact_sums() && !slots_.held().empty()) {
+      return absl::FailedPreconditionError("exact sums are of one forward of a head at a time");
+    }
     SKEIN_ASSIGN_OR_RETURN(StashSlot * slot, slots_.take(microbatch));
     enter(ops, input, slot_input(*slot, 0));
     slot->tokens.assign(input.tokens.begin(), input.tokens.end());
@@ -122,12 +125,17 @@ class TransformerStage final : public StageModel {
                              std::span<float> input_gradient) override {
     SKEIN_RETURN_IF_ERROR(run_backward(ops, microbatch, layers, output_gradient, input_gradient,
                                        /*with_weights=*/true));
-    if (layers.begin == options_.layers.begin) slots_.release(microbatch);
+    if (layers.begin != options_.layers.begin) return absl::OkStatus();
+    store_.move_to_sums(ops);
+    slots_.release(microbatch);
     return absl::OkStatus();
   }
 
   absl::Status backward_input(Ops& ops, int32_t microbatch, std::span<const float> output_gradient,
                               std::span<float> input_gradient) override {
+    if (store_.has_exact_sums()) {
+      return absl::FailedPreconditionError("exact sums are of whole backwards");
+    }
     return run_backward(ops, microbatch, options_.layers, output_gradient, input_gradient,
                         options_.recompute);
   }
@@ -175,6 +183,7 @@ class TransformerStage final : public StageModel {
 
   std::span<float> stage_gradients() override { return store_.stage_gradients(); }
   std::span<float> tied_gradients() override { return store_.tied_gradients(); }
+  int64_t floats_per_gradient() const override { return store_.floats_per_gradient(); }
   std::span<float> device_stage_gradients() override { return store_.device_stage_gradients(); }
   std::span<float> device_tied_gradients() override { return store_.device_tied_gradients(); }
   absl::Status share_gradients(Ops& ops, const plans::LayerRange& layers,
@@ -197,7 +206,13 @@ class TransformerStage final : public StageModel {
     const std::span<float> own = device_tied_gradients();
     const std::span<float> others = head.device_tied_gradients();
     SKEIN_CHECK(own.size() == others.size()) << "the stages share no embedding";
-    ops.add(own.data(), others.data(), own.data(), static_cast<int64_t>(own.size()));
+    const auto floats = static_cast<int64_t>(own.size());
+    if (store_.has_exact_sums()) {
+      ops.add_sums(reinterpret_cast<const double*>(others.data()),
+                   reinterpret_cast<double*>(own.data()), floats / store_.floats_per_gradient());
+    } else {
+      ops.add(own.data(), others.data(), own.data(), floats);
+    }
   }
   void give_tied_gradient(Ops& ops, StageModel& head) override {
     const std::span<float> own = device_tied_gradients();
@@ -214,12 +229,14 @@ class TransformerStage final : public StageModel {
   absl::Status gradient_norm_squared(Ops& ops, double* result) override {
     store_.take_gradients(ops, shared_);
     shared_ = kNoParts;
+    store_.round_sums(ops);
     *result = 0;
     store_.add_norm_squared(ops, result);
     return absl::OkStatus();
   }
   absl::Status update(Ops& ops, const UpdateOptions& options) override {
     SKEIN_RETURN_IF_ERROR(versions_.keep(ops, slots_));
+    store_.round_tied_copy(ops);
     store_.update(ops, options_.optimizer, options);
     return absl::OkStatus();
   }

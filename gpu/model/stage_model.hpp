@@ -27,7 +27,12 @@ struct StageModelOptions {
   /// backward; 0: nothing is in flight when `update` is called.
   int32_t old_versions = 0;
   bool recompute = false;  // Stash only inputs, run the forward again in the backward.
-  uint64_t seed = 0;       // Decides the initial weights, which do not depend on the partition.
+  /// Above 0: gradients of a step are summed exactly (`gpu/exact_sum.hpp`), in the same bits in
+  /// whatever order, and by whatever replicas, its micro-batches come: so many in all replicas.
+  /// Backwards are whole then, and a stage with a head, whose forward has some of the gradient,
+  /// has one micro-batch in flight.
+  int64_t exact_summands = 0;
+  uint64_t seed = 0;  // Decides the initial weights, which do not depend on the partition.
 };
 
 /// The state kept for one parameter, each [element_count] float32.
@@ -125,6 +130,9 @@ class StageModel {
   /// hold the gradients of the layers that `share_gradients` was called for, in this step.
   virtual std::span<float> stage_gradients() = 0;
   virtual std::span<float> tied_gradients() = 0;
+  /// Floats of memory that each gradient takes in these spans: 1, or 2 where sums are exact, which
+  /// are float64.
+  virtual int64_t floats_per_gradient() const = 0;
   /// The same gradients in the device's memory, for what adds them up there; on a device whose
   /// memory the host sees they are the spans above. Complete when the work of their last backward
   /// has ended.

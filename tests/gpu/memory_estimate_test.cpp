@@ -50,6 +50,7 @@ TEST(MemoryEstimate, IsWhatTheModelAllocates) {
         options.recompute = (flags & 2) != 0;
         options.stash_count = (flags & 4) != 0 ? 3 : 1;
         options.old_versions = (flags & 4) != 0 ? 2 : 0;
+        options.exact_summands = (flags & 2) != 0 ? 8 : 0;
         for (const char* optimizer : {"adamw", "sgd"}) {
           options.optimizer.name = optimizer;
           expect_what_is_allocated(*device, options);

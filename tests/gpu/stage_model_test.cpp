@@ -553,5 +553,152 @@ TEST(StageModel, TakesPinnedMemoryForGradientsOnlyIfTheHostWantsThem) {
   EXPECT_NEAR(squares, norm, 1e-6 * norm);
 }
 
+/// Both stages of a model whose embedding is tied, on one device, as a worker has them that pulls
+/// micro-batches of one row.
+struct PullingWorker {
+  static constexpr int kRows = 6;
+
+  PullingWorker(Device& on, int64_t summands) : device(on) {
+    for (const plans::LayerRange& layers : {plans::LayerRange{0, 3}, plans::LayerRange{3, 5}}) {
+      StageModelOptions options = options_for(layers, 1, tiny_model(true));
+      options.exact_summands = summands;
+      stages.push_back(StageModel::create(options, device).value());
+    }
+  }
+  void run(const std::function<absl::Status(Ops&)>& work) {
+    const absl::Status status = device.run({WorkKind::kOther, work});
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  StageModel& first() { return *stages[0]; }
+  StageModel& last() { return *stages[1]; }
+
+  void begin() {
+    run([&](Ops& ops) {
+      absl::Status status = first().start_step(ops, 1.0 / (kRows * kSeqLen));
+      status.Update(last().start_step(ops, 1.0 / (kRows * kSeqLen)));
+      return status;
+    });
+  }
+  void compute(int row) {
+    const std::vector<int32_t> tokens = random_tokens(kSeqLen, static_cast<uint64_t>(row));
+    const std::vector<int32_t> targets = random_tokens(kSeqLen, static_cast<uint64_t>(row) + 90);
+    std::vector<float> between(static_cast<size_t>(first().activation_elements()));
+    std::vector<float> back(between.size());
+    run([&](Ops& ops) { return first().forward(ops, row, {tokens, {}, {}}, between); });
+    run([&](Ops& ops) { return last().forward(ops, row, {{}, targets, between}, {}); });
+    run([&](Ops& ops) { return last().backward(ops, row, {}, back); });
+    run([&](Ops& ops) { return first().backward(ops, row, back, {}); });
+  }
+  void share() {
+    run([&](Ops& ops) {
+      first().add_tied_gradient(ops, last());
+      absl::Status status = first().share_gradients(ops, {0, 3});
+      status.Update(last().share_gradients(ops, {3, 5}, {true, false}));
+      return status;
+    });
+  }
+  std::vector<std::span<float>> shared() {
+    return {first().stage_gradients(), first().tied_gradients(), last().stage_gradients()};
+  }
+  /// The sum of both norms, and then the weights.
+  std::vector<double> update(bool last_is_late) {
+    double norms[2] = {};
+    run([&](Ops& ops) {
+      absl::Status status;
+      if (!last_is_late) status.Update(last().gradient_norm_squared(ops, &norms[1]));
+      status.Update(first().gradient_norm_squared(ops, &norms[0]));
+      first().give_tied_gradient(ops, last());
+      if (last_is_late) status.Update(last().gradient_norm_squared(ops, &norms[1]));
+      for (auto& stage : stages) status.Update(stage->update(ops, {.lr = 0.1, .step = 0}));
+      return status;
+    });
+    std::vector<double> result = {norms[0] + norms[1]};
+    for (auto& stage : stages) {
+      for (size_t i = 0; i < stage->parameters().size(); ++i) {
+        std::vector<float> weights(
+            static_cast<size_t>(plans::element_count(stage->parameters()[i])));
+        EXPECT_TRUE(stage->read_state(i, StateKind::kWeight, weights).ok());
+        result.insert(result.end(), weights.begin(), weights.end());
+      }
+    }
+    return result;
+  }
+  /// Alone.
+  std::vector<double> step() {
+    begin();
+    for (int row = 0; row < kRows; ++row) compute(row);
+    share();
+    return update(false);
+  }
+
+  Device& device;
+  std::vector<std::unique_ptr<StageModel>> stages;
+};
+
+/// What the host does for groups of float64.
+void add_up(PullingWorker& a, PullingWorker& b) {
+  for (size_t i = 0; i < a.shared().size(); ++i) {
+    const std::span<float> one = a.shared()[i];
+    const std::span<float> other = b.shared()[i];
+    auto* sums = reinterpret_cast<double*>(one.data());
+    const auto* more = reinterpret_cast<const double*>(other.data());
+    for (size_t n = 0; n < one.size() / 2; ++n) sums[n] += more[n];
+    std::copy(one.begin(), one.end(), other.begin());
+  }
+}
+
+TEST(StageModel, ExactSumsHaveTheSameBitsWhoeverComputesWhatAndWhen) {
+  const auto host = make_host_device(1);
+  FarDevice far;
+  const std::vector<double> alone = PullingWorker(*host, PullingWorker::kRows).step();
+  const std::vector<double> rounded = PullingWorker(*host, 0).step();
+  ASSERT_EQ(alone.size(), rounded.size());
+  EXPECT_NEAR(alone.front(), rounded.front(), 1e-5 * rounded.front()) << "the norm";
+  EXPECT_NE(alone, rounded) << "then floats would do";
+  plans::Rng rng(2, 4);
+  for (Device* device : {static_cast<Device*>(host.get()), static_cast<Device*>(&far)}) {
+    for (int attempt = 0; attempt < 4; ++attempt) {
+      PullingWorker one(*device, PullingWorker::kRows);
+      PullingWorker other(*device, PullingWorker::kRows);
+      one.begin();
+      one.compute(3);  // By a step that is given up.
+      one.begin();
+      other.begin();
+      std::vector<int> rows = {0, 1, 2, 3, 4, 5};
+      for (size_t i = rows.size(); i-- > 1;) std::swap(rows[i], rows[rng.below(i + 1)]);
+      for (int row : rows) (rng.below(2) == 0 ? one : other).compute(row);
+      one.share();
+      other.share();
+      add_up(one, other);
+      EXPECT_EQ(one.update(attempt % 2 == 0), alone);
+      EXPECT_EQ(other.update(attempt % 2 != 0), alone);
+    }
+  }
+}
+
+/// A head has a part of its gradients in the forward; two such parts would be rounded together.
+TEST(StageModel, ExactSumsRefuseWhatWouldAddUpFloats) {
+  const auto device = make_host_device(1);
+  PullingWorker worker(*device, PullingWorker::kRows);
+  worker.begin();
+  const std::vector<int32_t> tokens(kSeqLen, 3);
+  std::vector<float> between(static_cast<size_t>(worker.first().activation_elements()));
+  worker.run([&](Ops& ops) {
+    for (int row : {0, 1}) {
+      EXPECT_TRUE(worker.first().forward(ops, row, {tokens, {}, {}}, between).ok());
+    }
+    EXPECT_TRUE(worker.last().forward(ops, 0, {{}, tokens, between}, {}).ok());
+    EXPECT_FALSE(worker.last().forward(ops, 1, {{}, tokens, between}, {}).ok());
+    EXPECT_FALSE(worker.last().backward_input(ops, 0, {}, between).ok()) << "half a backward";
+    return absl::OkStatus();
+  });
+}
+
+TEST(StageModel, ExactSumsThatAGradientIsTooLargeForHaveNoNorm) {
+  const auto device = make_host_device(1);
+  PullingWorker worker(*device, int64_t{1} << 40);
+  EXPECT_TRUE(std::isnan(worker.step().front()));
+}
+
 }  // namespace
 }  // namespace skein::gpu
