@@ -12,6 +12,7 @@ net::ReducerOptions group_reducer(const plans::JobSpec& job, const plans::PlanPa
                                   const std::map<plans::WorkerId, std::string>& addresses,
                                   const std::string& own) {
   net::ReducerOptions options;
+  options.is_float64 = replica.options.exact_summands > 0;
   if (group.scope == plans::GroupScope::kTied) return options;
   const auto kind = plans::parse_reducer_kind(job.sync.reducer);
   SKEIN_CHECK(kind.ok()) << kind.status();  // The job has been validated.

@@ -45,7 +45,9 @@ void Reductions::reduce(const plans::RunReduction& command) {
   if (plans::group_at(options_.plan, command.group).scope == plans::GroupScope::kStage) {
     const plans::GradientBucket& bucket = replica.buckets[static_cast<size_t>(command.bucket)];
     values = on_device ? model.device_stage_gradients() : model.stage_gradients();
-    values = values.subspan(static_cast<size_t>(bucket.begin), static_cast<size_t>(bucket.count));
+    const int64_t floats = model.floats_per_gradient();
+    values = values.subspan(static_cast<size_t>(floats * bucket.begin),
+                            static_cast<size_t>(floats * bucket.count));
   }
   const bool is_alone =
       running_.emplace(command.group, Running{command.step, command.bucket, options_.now_us()})

@@ -94,6 +94,9 @@ gpu::StageModelOptions model_options(const PrepareRequest& request, plans::Repli
     options.old_versions = order.old_versions(stage);
   }
   options.recompute = plan.recompute;
+  if (job.tokens.reproducible) {
+    options.exact_summands = job.training.global_batch_size / options.rows;  // Tokens of a step.
+  }
   options.seed = job.debug.seed;
   return options;
 }
@@ -106,7 +109,7 @@ std::shared_ptr<gpu::StageModel> find_model(const PrepareRequest& request,
     if (held.model && held.step == request.first_step && other.layers == options.layers &&
         other.rows == options.rows && other.stash_count == options.stash_count &&
         other.old_versions == options.old_versions && other.recompute == options.recompute &&
-        other.optimizer == options.optimizer) {
+        other.exact_summands == options.exact_summands && other.optimizer == options.optimizer) {
       return held.model;
     }
   }

@@ -449,6 +449,10 @@ void add_running(std::vector<JobKey>& keys) {
   keys.push_back(key("tokens", "trial_steps", SKEIN_FIELD(tokens.trial_steps),
                      "pipeline_parallel_degree = \"auto\": steps for which each of the three plans "
                      "that promise most is tried; then the fastest stays; 0: none is tried"));
+  keys.push_back(
+      key("tokens", "reproducible", SKEIN_FIELD(tokens.reproducible),
+          "the weights have the same bits whoever came to which token, at twice the bytes "
+          "of gradients; false: sums are in the order in which tokens are computed"));
   keys.push_back(key("comm", "init_timeout_seconds", SKEIN_FIELD(comm.init_timeout_seconds),
                      "longest wait for workers, and for them to be prepared"));
   keys.push_back(key("comm", "train_timeout_seconds", SKEIN_FIELD(comm.train_timeout_seconds),

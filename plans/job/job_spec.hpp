@@ -164,6 +164,9 @@ struct TokenSpec {
   /// Steps for which each of the plans that promise most is tried, where the planner chooses; 0:
   /// the one that promises most is taken.
   int64_t trial_steps = 0;
+  /// Sums of gradients have the same bits whoever came to which token, and when; else those of the
+  /// order in which tokens were computed.
+  bool reproducible = false;
   bool operator==(const TokenSpec&) const = default;
 };
 

@@ -29,6 +29,11 @@ absl::Status check_other_keys(const JobSpec& job) {
         ": with parallelism.pipeline_parallel_degree = \"auto\" the planner chooses these; "
         "leave them out, or give the number of sub-models");
   }
+  if (is_planned && job.tokens.reproducible) {
+    return refuse(
+        "tokens.reproducible = true: with parallelism.pipeline_parallel_degree = \"auto\" what was "
+        "measured decides on the tokens, and these on the bits; give the number of sub-models");
+  }
   if (!parallelism.plan.empty() || !parallelism.replicas.empty()) {
     return refuse(parallelism.plan.empty() ? "parallelism.replicas" : "parallelism.plan", ": ", why,
                   "every worker may train every sub-model; limit that by tokens.workers");

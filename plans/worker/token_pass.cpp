@@ -140,7 +140,8 @@ bool TokenPass::start_stage_work(ProgramCommands& commands) {
   return false;
 }
 
-/// In the last stage it follows its forward, which the device may still have.
+/// In the last stage it follows its forward, which the device may still have, before any other
+/// forward of that stage: exact sums need that (`gpu::StageModelOptions`).
 bool TokenPass::start_backward(ProgramCommands& commands) {
   for (auto own = tokens_.rbegin(); own != tokens_.rend(); ++own) {
     const auto [stage, number] = own->first;

@@ -53,6 +53,24 @@ TEST(GroupReducer, NumbersHostsByTheirFirstMember) {
   EXPECT_EQ(host_numbers({}), std::vector<uint32_t>{});
 }
 
+/// Also that of a tied embedding, which is summed whatever the job's reducer.
+TEST(GroupReducer, ExactSumsAreFloat64InEveryGroup) {
+  plans::JobSpec job = small_job(2, 2);
+  job.model.tied_head = true;
+  const plans::Plan plan = plans::make_layout_plan(job, {{1}, {2}, {3}, {4}}, 1).value();
+  const plans::PlanPart part = plans::PlanParts(plan, {}, {}).of({1});
+  ASSERT_EQ(part.groups.size(), 2u);
+  for (const plans::GroupPart& group : part.groups) {
+    PreparedReplica replica;
+    replica.id = group.member;
+    replica.options.model = job.model;
+    replica.options.layers = plans::stage_at(part, 0).layers;
+    EXPECT_FALSE(group_reducer(job, part, group, replica, {}, "a:1").is_float64);
+    replica.options.exact_summands = 4;
+    EXPECT_TRUE(group_reducer(job, part, group, replica, {}, "a:1").is_float64);
+  }
+}
+
 /// Four members, of which each two are on one host: what each of them has of the plan is enough to
 /// know who is where.
 TEST(GroupReducer, ReducersThatGoByHostsKnowThemAtEveryMember) {

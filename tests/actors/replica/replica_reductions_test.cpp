@@ -65,6 +65,23 @@ TEST(ReplicaReductions, BucketsTileTheGradientsFromTheirEnd) {
   }
 }
 
+/// Exact sums are float64, each in the memory of two floats.
+TEST(ReplicaReductions, BucketsOfExactSumsTileThemAsWell) {
+  ReplicaRig rig(1, 2, false, kLayerByLayer, "allreduce", false, false, 4);
+  rig.start();
+  rig.end_all();
+  for (int32_t bucket = 0; bucket < kBuckets; ++bucket) rig.reduced(0, 0, bucket);
+  ASSERT_EQ(rig.buckets.size(), static_cast<size_t>(kBuckets));
+  const std::span<float> all = rig.model->stage_gradients();
+  EXPECT_EQ(rig.buckets.front().values.data() + rig.buckets.front().values.size(),
+            all.data() + all.size());
+  for (size_t i = 0; i + 1 < rig.buckets.size(); ++i) {
+    EXPECT_EQ(rig.buckets[i + 1].values.data() + rig.buckets[i + 1].values.size(),
+              rig.buckets[i].values.data());
+  }
+  EXPECT_EQ(rig.buckets.back().values.data(), all.data());
+}
+
 TEST(ReplicaReductions, ACommitBeforeAllBucketsAreReducedHasNoEffect) {
   for (int32_t reduced = 0; reduced < kBuckets; ++reduced) {
     BucketRig rig;

@@ -97,8 +97,11 @@ struct ReplicaRig {
 
   explicit ReplicaRig(int64_t ranks = 1, int64_t replicas = 1, bool tied = false,
                       double bucket_cap_mb = 0, const std::string& policy = "allreduce",
-                      bool groups_are_on_device = false, bool has_stage_link = false)
-      : on_device(groups_are_on_device), has_link(has_stage_link) {
+                      bool groups_are_on_device = false, bool has_stage_link = false,
+                      int64_t exact_summands_of = 0)
+      : on_device(groups_are_on_device),
+        has_link(has_stage_link),
+        exact_summands(exact_summands_of) {
     config.set("scheduler.policy", caf::atom("testing"));
     system = std::make_unique<caf::actor_system>(config);
     listener = system->spawn([this]() -> ReplicaListener::behavior_type {
@@ -177,6 +180,7 @@ struct ReplicaRig {
     options.rows = plans::replica_of(made.plan, {0}).rows.count;
     options.seq_len = made.job.training.seq_len;
     options.stash_count = 2;
+    options.exact_summands = exact_summands;
     PreparedReplica parts{{0}, gpu::StageModel::create(options, *device).value(), options, {}};
     model = parts.model;
     if (made.plan.mode == plans::kLocalMode) return parts;
@@ -247,6 +251,7 @@ struct ReplicaRig {
 
   static constexpr uint64_t kGeneration = 1;
   const bool on_device, has_link;
+  const int64_t exact_summands;
   caf::actor_system_config config;
   std::unique_ptr<caf::actor_system> system;
   std::shared_ptr<HandDevice> device = std::make_shared<HandDevice>();

@@ -155,6 +155,15 @@ TEST(TokenPlan, WhatDoesNotGoTogetherIsRefusedByName) {
                 job.parallelism.pipeline_parallel_degree = kAutoDegree;
               }),
               HasSubstr("tokens.samples: with parallelism.pipeline_parallel_degree = \"auto\""));
+  EXPECT_EQ(refusal([](JobSpec& job) { job.tokens.reproducible = true; }), "");
+  EXPECT_THAT(refusal([](JobSpec& job) {
+                job.parallelism.layout.clear();
+                job.parallelism.pipeline_parallel_degree = kAutoDegree;
+                job.tokens.samples.clear();
+                job.tokens.workers.clear();
+                job.tokens.reproducible = true;
+              }),
+              HasSubstr("tokens.reproducible = true: with parallelism.pipeline_parallel_degree"));
   EXPECT_THAT(refusal([](JobSpec& job) { job.sync.policy = "allreduce"; }),
               HasSubstr("the keys of [tokens] are for sync.policy = \"tokens\""));
 }
