@@ -7,7 +7,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from checkpoints import newest, read_model, worst_relative  # noqa: E402
+from checkpoints import newest, read_model, same_bits, worst_relative  # noqa: E402
 from elastic_runs import ElasticRun, wait_until  # noqa: E402
 from running import LONG, Program  # noqa: E402
 
@@ -137,6 +137,22 @@ def tries_plans(program):
             run.end()
 
 
+def has_the_same_bits(program, reference):
+    """With `tokens.reproducible`, three workers undisturbed and four of which one dies."""
+    models = []
+    for name, workers, words in [("calm", 3, []), ("disturbed", 4, SLOW)]:
+        run = ElasticRun(program, f"exact-{name}", workers, *THREE, *words, "--tokens.reproducible", "true",
+                         "--training.steps", str(STEPS), apart=name == "disturbed")
+        try:
+            culprits = kill(run) if name == "disturbed" else []
+            check(program, reference, f"reproducible, {name}", run, culprits)
+            models.append(read_model(newest(run.folder())))
+        finally:
+            run.end()
+    program.expect("reproducible tokens give the same bits, whoever computes them and is lost",
+                   same_bits(*models), worst_relative(*models))
+
+
 def main():
     program = Program()
     tries_plans(program)
@@ -152,6 +168,7 @@ def main():
             check(program, reference, name, run)
         finally:
             run.end()
+    has_the_same_bits(program, references[True])
     faults = [kill, stop, join, drain, resume, pause]
     for fault in faults if LONG else faults[:-1]:
         run = ElasticRun(program, fault.__name__, 4, *THREE, *SLOW, "--training.steps", str(STEPS),

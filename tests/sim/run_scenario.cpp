@@ -141,7 +141,8 @@ class Simulation {
     outcome.injected = injected_;
     outcome.model = checker_.model();
     outcome.is_complete = result_ && result_->status.ok();
-    outcome.has_one_shape = checker_.has_one_shape() && !checker_.has_other_keys();
+    outcome.has_other_keys = checker_.has_other_keys();
+    outcome.has_one_shape = checker_.has_one_shape() && !outcome.has_other_keys;
     outcome.shape = checker_.shape();
     outcome.recoveries = checker_.counts();
     outcome.recoveries.terms = static_cast<int>(store_.term / kTermStep);
@@ -884,23 +885,26 @@ Outcome run_and_compare(const Scenario& scenario, const RunOptions& options) {
   compared.expected = &alone.model;
   Outcome outcome = run_once(scenario, compared);
   if (outcome.failure) return outcome;
-  // Who comes to which token is a matter of time, and so is the order of sums.
-  const bool has_twin = scenario.seed % kTwinEvery == 0 && outcome.is_complete &&
-                        outcome.has_one_shape && !scenario.faults.empty() &&
-                        !plans::trains_by_tokens(scenario.job);
+  // Who comes to which token is a matter of time, and so is the order of sums, unless it is the
+  // same whoever computes what.
+  const bool is_exact = scenario.job.tokens.reproducible;
+  const bool has_bits = is_exact ? !outcome.has_other_keys
+                                 : outcome.has_one_shape && !plans::trains_by_tokens(scenario.job);
+  const bool has_twin = scenario.seed % kTwinEvery == 0 && outcome.is_complete && has_bits &&
+                        !scenario.faults.empty();
   if (!has_twin) return outcome;
   Scenario calm = scenario;
   calm.faults.clear();
   const Outcome fault_free = run_once(calm, {});
   // A late worker, or a planner that thinks again, may have given the calm run other shapes.
-  const bool comparable =
-      fault_free.has_one_shape && fault_free.shape == outcome.shape && !fault_free.failure;
-  if (!comparable) return outcome;
+  const bool is_alike = is_exact ? !fault_free.has_other_keys
+                                 : fault_free.has_one_shape && fault_free.shape == outcome.shape;
+  if (!is_alike || fault_free.failure) return outcome;
   outcome.compared_bits = true;
   if (fault_free.model.weights != outcome.model.weights) {
-    outcome.failure =
-        "with the same layout throughout, the final weights differ in their bits "
-        "from the run without faults";
+    outcome.failure = absl::StrCat(is_exact ? "" : "with the same layout throughout, ",
+                                   "the final weights differ in their bits from the run without "
+                                   "faults");
   }
   return outcome;
 }

@@ -26,10 +26,11 @@ struct Outcome {
   std::array<int, kFaultKinds> injected{};
   RecoveryCounts recoveries;
   TrainedModel model;
-  bool is_complete = false;    // All steps are trained; else nothing whole was left to go on from.
-  bool has_one_shape = false;  // All plans were alike.
-  std::string shape;           // The shape of one of them.
-  bool compared_bits = false;  // With the run without faults.
+  bool is_complete = false;     // All steps are trained; else nothing whole was left to go on from.
+  bool has_one_shape = false;   // All plans were alike.
+  bool has_other_keys = false;  // A life of its coordinator had.
+  std::string shape;            // The shape of one of them.
+  bool compared_bits = false;   // With the run without faults.
 };
 
 /// Runs one scenario to its end.
@@ -39,8 +40,9 @@ Outcome run_once(const Scenario& scenario, const RunOptions& options);
 /// if no fault was drawn and all its plans were alike.
 Outcome run_shared(const Scenario& first, const Scenario& second, const RunOptions& options);
 /// Runs it, and what it is compared with: the same job on one worker, which is kept for other seeds
-/// with that job; and for some seeds, if all plans were alike, the same scenario without faults,
-/// whose weights it must have bit for bit.
+/// with that job; and for some seeds, if all plans were alike, or whatever they were if it is
+/// trained by tokens reproducibly, the same scenario without faults, whose weights it must have bit
+/// for bit.
 Outcome run_and_compare(const Scenario& scenario, const RunOptions& options);
 
 }  // namespace skein::sim

@@ -124,9 +124,12 @@ void choose_tokens(uint64_t seed, plans::JobSpec& job) {
   job.tokens.depth_first = draw.chance(0.7);
   job.tokens.own_buckets = draw.chance(0.7);
   job.tokens.ahead = static_cast<int64_t>(draw.between(1, 3));
+  Draw sums{plans::Rng(seed, plans::random_stream("tokens", 4))};
+  job.tokens.reproducible = sums.chance(0.5);
   Draw planner{plans::Rng(seed, plans::random_stream("tokens", 2))};
   if (!planner.chance(0.2)) return;
   job.parallelism.pipeline_parallel_degree = plans::kAutoDegree;
+  job.tokens.reproducible = false;  // Its tokens would differ from run to run.
   job.tokens.samples.clear();
   job.tokens.workers.clear();
   Draw trials{plans::Rng(seed, plans::random_stream("tokens", 3))};
@@ -632,7 +635,8 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   }
   if (policy == kTokens) {
     absl::StrAppend(&scenario.shape, ", tokens of ",
-                    absl::StrJoin(scenario.job.tokens.samples, ", "), " samples");
+                    absl::StrJoin(scenario.job.tokens.samples, ", "), " samples",
+                    scenario.job.tokens.reproducible ? ", reproducible" : "");
   }
   if (has_pipelines) {
     absl::StrAppend(&scenario.shape, ", ", policy, " in rounds of ", scenario.job.sync.round_steps,
