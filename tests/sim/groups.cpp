@@ -1,6 +1,7 @@
 #include "tests/sim/groups.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <caf/send.hpp>
@@ -69,7 +70,16 @@ void Groups::finish(const std::string& name, uint32_t rank, const absl::Status& 
   Member* member = find(name, rank);
   if (member == nullptr || !member->done) return;
   Done done = std::exchange(member->done, nullptr);
+  if (!status.ok()) spoil(*member);
   world_.after(delay_us, member->process, [done, status] { done(status); });
+}
+
+/// A sum that breaks off leaves numbers that are neither the member's own nor the sum.
+void Groups::spoil(Member& member) const {
+  if (!member.step || !world_.is_alive(member.process)) return;
+  const auto begun = member.values.first(member.values.size() / 2);
+  std::fill(begun.begin(), begun.end(), std::numeric_limits<float>::quiet_NaN());
+  member.step.reset();
 }
 
 bool Groups::is_parted(const Group& group) const {

@@ -15,7 +15,8 @@
 namespace skein::sim {
 
 /// The gradient groups of all workers: what Gloo does in the product. Sums are taken in the order
-/// of the members once all of them have asked; a member that dies or aborts fails the others.
+/// of the members once all of them have asked; a member that dies or aborts fails the others, whose
+/// values are then half spoilt.
 class Groups {
  public:
   /// A member asks for another step or bucket than the others, or with another size.
@@ -60,6 +61,7 @@ class Groups {
   void abort(const std::string& name, uint32_t rank);
   void finish(const std::string& name, uint32_t rank, const absl::Status& status,
               uint64_t delay_us);
+  void spoil(Member& member) const;
   /// The others notice that a member has gone.
   void break_group(const std::string& name, const std::string& why);
   /// Two members who connect with one another cannot.
