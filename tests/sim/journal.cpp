@@ -17,6 +17,7 @@ absl::Status disk_full() { return absl::UnavailableError("the disk of the journa
 class MemoryJournal final : public actors::Journal {
  public:
   explicit MemoryJournal(JournalStore& store) : store_(store), term_(store.term += kTermStep) {
+    ++store.lives;
     const bool is_new = store.plans.empty() && !store.floor;
     const uint64_t newest = store.plans.empty() ? 0 : store.plans.rbegin()->first;
     floor_ = is_new ? 0 : actors::next_generation_floor(std::max(newest, store.floor.value_or(0)));
@@ -98,6 +99,8 @@ void forget_newest(JournalStore& store, size_t count) {
   store.commits.clear();
   store.floor.reset();
 }
+
+void set_clock_back(JournalStore& store) { store.term -= kTermStep + kTermStep / 2; }
 
 std::shared_ptr<actors::Journal> open_journal(JournalStore& store) {
   return std::make_shared<MemoryJournal>(store);

@@ -18,8 +18,9 @@ inline constexpr uint64_t kTermStep = 1'000'000;
 
 /// What is on the coordinator's disk: it survives its crashes.
 struct JournalStore {
-  uint64_t term = 0;              // Grows by `kTermStep` with each life of the coordinator.
-  std::optional<uint64_t> floor;  // See `Journal::generation_floor`.
+  uint64_t term = 0;  // Grows by `kTermStep` with each life of the coordinator.
+  int lives = 0;
+  std::optional<uint64_t> floor;                    // See `Journal::generation_floor`.
   std::map<uint64_t, plans::CommitRecord> commits;  // By step.
   std::map<uint64_t, plans::Plan> plans;            // By generation.
   bool is_full = false;                             // Nothing can be written.
@@ -33,6 +34,9 @@ struct JournalStore {
 
 /// Takes back the `count` newest commits and plans, in the order in which they were written.
 void forget_newest(JournalStore& store, size_t count);
+
+/// The clock is behind when all is lost: the next life has an older term than the last one.
+void set_clock_back(JournalStore& store);
 
 /// A new term on the store, which must outlive it.
 std::shared_ptr<actors::Journal> open_journal(JournalStore& store);

@@ -502,7 +502,7 @@ absl::Status SimulatedCoordinator::start() {
   if (around_.mutation == Mutation::kLeftIgnored) around_.disk.delete_partial();
   actors::StartPoint start;
   start.is_verified = false;
-  if (journal->term() > kTermStep) {  // Not the first life.
+  if (around_.store.lives > 1) {
     SKEIN_ASSIGN_OR_RETURN(
         start, actors::find_resumed(options.job, options.run_folder, *journal, options.load_path));
   }

@@ -145,7 +145,7 @@ class Simulation {
     outcome.has_one_shape = checker_.has_one_shape() && !outcome.has_other_keys;
     outcome.shape = checker_.shape();
     outcome.recoveries = checker_.counts();
-    outcome.recoveries.terms = static_cast<int>(store_.term / kTermStep);
+    outcome.recoveries.terms = store_.lives;
     for (const auto& each : workers_) each->kill(false);
     for (const auto& each : strangers_) each->kill();
     for (const auto& each : coordinators_) each->kill(false);
@@ -464,10 +464,11 @@ class Simulation {
     return true;
   }
 
-  /// One in five loses the whole journal.
+  /// One in five loses the whole journal, and in one of three of these the clock is set back.
   bool cut_power(const Fault& fault) {
     checker_.on_power_cut(store_.commits.empty() ? 0 : store_.commits.rbegin()->first + 1);
     forget_newest(store_, fault.target % 5 == 0 ? SIZE_MAX : fault.target % 7 + 1);
+    if (store_.plans.empty() && fault.other % 3 == 0) set_clock_back(store_);
     return true;
   }
 
