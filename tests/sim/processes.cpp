@@ -239,6 +239,59 @@ ShardProxy::behavior_type shard_proxy(ShardProxy::stateful_pointer<ShardProxySta
   };
 }
 
+using RemoteShardProxy =
+    caf::typed_actor<caf::reacts_to<plans::ReceiveShard, actors::RemoteShardListener>,
+                     caf::reacts_to<actors::StateArrived>, caf::reacts_to<plans::AbandonShard>,
+                     caf::reacts_to<plans::EndTransfers>, caf::reacts_to<actors::ShardLayerArrived>,
+                     caf::reacts_to<actors::ShardReceived>>;
+
+struct RemoteShardState {
+  Turns turns;
+  actors::RemoteShardListener listener;
+};
+
+/// The product's RemoteShardIo behind a slow disk: until the files of a shard are written it hears
+/// of nothing else, and what it is told waits.
+RemoteShardProxy::behavior_type remote_shard_proxy(
+    RemoteShardProxy::stateful_pointer<RemoteShardState> self, Surroundings* around,
+    ProcessId process, actors::RemoteShardIo real) {
+  const auto path = [around](const plans::ReceiveShard& shard) {
+    return absl::StrCat(
+        gpu::partial_checkpoint_path(around->run_folder, shard.steps_done, shard.generation), "/",
+        shard.stage);
+  };
+  const auto waited = [self, around] { return self->state.turns.take(around->world, 0); };
+  return {
+      [self, real, waited](const plans::ReceiveShard& shard,
+                           const actors::RemoteShardListener& listener) {
+        self->state.listener = listener;
+        self->delayed_send(real, waited(), shard, actors::RemoteShardListener(self));
+      },
+      [](const actors::StateArrived&) {},  // The plane knows the product's.
+      [self, real, waited](const plans::AbandonShard& order) {
+        self->delayed_send(real, waited(), order);
+      },
+      [self, real, waited](const plans::EndTransfers& order) {
+        self->delayed_send(real, waited(), order);
+      },
+      [self, waited](const actors::ShardLayerArrived& arrived) {
+        self->delayed_send(self->state.listener, waited(), arrived);
+      },
+      [self, around, process, path](const actors::ShardReceived& received) {
+        const bool is_written = received.files.ok();
+        if (is_written) around->checker.on_shard_begun(process, path(received.shard));
+        const auto taken =
+            self->state.turns.take(around->world, is_written ? around->disk.take_us() : 0);
+        self->delayed_send(self->state.listener, taken, received);
+        if (!is_written) return;
+        around->world.after(static_cast<uint64_t>(taken.count()), process,
+                            [around, process, name = path(received.shard)] {
+                              around->checker.on_shard_ended(process, name);
+                            });
+      },
+  };
+}
+
 /// The product's Planner, who thinks for a moment or for several leases.
 actors::Planner::behavior_type planner_proxy(actors::Planner::stateful_pointer<Turns> self,
                                              Surroundings* around, actors::Planner real) {
@@ -595,10 +648,15 @@ void SimulatedCoordinator::spawn_remote_state(uint64_t term) {
     return actors::LayerSourceIo(
         system.spawn(actors::layer_source_io, actors::LayerSourceIoConfig{around_.job, plane_}));
   });
-  remote_shards_ = around_.world.spawn_in(process_, [&](auto& system) {
+  remote_shards_ = real_remote_shards_ = around_.world.spawn_in(process_, [&](auto& system) {
     return actors::RemoteShardIo(
         system.spawn(actors::remote_shard_io,
                      actors::RemoteShardIoConfig{around_.run_folder, around_.job, plane_}));
+  });
+  if (!around_.disk.is_slow()) return;
+  remote_shards_ = around_.world.spawn_in(process_, [&](auto& system) {
+    return actors::RemoteShardIo(
+        system.spawn(remote_shard_proxy, &around_, process_, real_remote_shards_));
   });
 }
 
@@ -633,6 +691,7 @@ void SimulatedCoordinator::kill(bool silent) {
   if (!is_alive()) return;
   World& world = around_.world;
   world.kill(process_);
+  around_.checker.on_killed(process_);
   around_.network.on_killed(process_, silent);
   if (plane_) plane_->on_killed(silent);
   if (coordinator_) {
@@ -642,6 +701,7 @@ void SimulatedCoordinator::kill(bool silent) {
     end_actor(caf::actor_cast<caf::actor>(checkpoints_));
     end_actor(caf::actor_cast<caf::actor>(real_checkpoints_));
     end_actor(caf::actor_cast<caf::actor>(remote_shards_));
+    end_actor(caf::actor_cast<caf::actor>(real_remote_shards_));
     end_actor(caf::actor_cast<caf::actor>(layer_source_));
     end_actor(caf::actor_cast<caf::actor>(observer_));
     end_actor(caf::actor_cast<caf::actor>(planner_));
@@ -651,7 +711,7 @@ void SimulatedCoordinator::kill(bool silent) {
   coordinator_ = nullptr;
   journal_ = real_journal_ = nullptr;
   checkpoints_ = real_checkpoints_ = nullptr;
-  remote_shards_ = nullptr;
+  remote_shards_ = real_remote_shards_ = nullptr;
   layer_source_ = nullptr;
   observer_ = nullptr;
   planner_ = real_planner_ = nullptr;

@@ -145,6 +145,7 @@ class SimulatedCoordinator final : public actors::RunObserver {
   actors::CheckpointIo real_checkpoints_;
   actors::CheckpointIo checkpoints_;
   std::shared_ptr<SimulatedPlane> plane_;
+  actors::RemoteShardIo real_remote_shards_;
   actors::RemoteShardIo remote_shards_;
   actors::LayerSourceIo layer_source_;
   actors::ObserverIo observer_;
