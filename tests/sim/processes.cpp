@@ -547,6 +547,7 @@ absl::Status SimulatedCoordinator::start() {
   options.run_id = around_.run;
   options.run_folder = around_.run_folder;
   options.worker_count = around_.worker_count;
+  options.awaits_last_workers = !around_.owns_workers;
   options.observer = this;
   if (std::filesystem::exists(around_.run_folder + "/checkpoint/latest")) {
     options.load_path = around_.run_folder;  // As `skein train --resume` does.

@@ -41,6 +41,7 @@ struct Surroundings {
   int64_t memory_bytes = 0;  // That plans count on for a worker; 0: not limited.
   Mutation mutation = Mutation::kNone;
   const plans::ModeList* modes = nullptr;  // Null: those of the product.
+  bool owns_workers = false;               // The coordinator's process has started the workers.
   bool is_other_run = false;               // Not the one that the checker watches.
   std::set<ProcessId> misreads = {};       // Who gets errors instead of samples,
   std::set<ProcessId> lacks_memory = {};   // and who gets one instead of a model.

@@ -94,7 +94,8 @@ class Simulation {
                 scenario.worker_count,
                 scenario.memory_bytes,
                 options.mutation,
-                scenario.has_third_mode ? &modes_with_third() : nullptr},
+                scenario.has_third_mode ? &modes_with_third() : nullptr,
+                scenario.owns_workers},
         around_other_run_(around_other_run()) {
     store_.has_fence = options.mutation != Mutation::kFenceSkipped;
     std::ofstream(folder_.file(actors::kRunIdName)) << around_.run << "\n";
@@ -210,6 +211,7 @@ class Simulation {
         if (ended->is_alive()) {
           ended->kill(false);
           checker_.on_coordinator_killed();
+          kill_own(/*silent=*/false);
         }
         world_.after(kSecond, 0, [this] { resume_run(); });
       });
@@ -367,7 +369,8 @@ class Simulation {
       case FaultKind::kHostCut:
         return cut_host(*target, fault.duration_us);
       case FaultKind::kSecond:
-        return start_second(fault, world_.now_us() + kSecond);
+        // Workers of the first one's own would be no part of the other one's run.
+        return !scenario_.owns_workers && start_second(fault, world_.now_us() + kSecond);
       case FaultKind::kStranger:
         return let_in_stranger(fault);
       case FaultKind::kMute:
@@ -377,6 +380,8 @@ class Simulation {
         return reset_links(fault, *target);
       case FaultKind::kStop:
         return stop(fault, target);
+      case FaultKind::kAllDown:
+        return take_all_down(fault);
       case FaultKind::kMisread:
         checker_.on_incapable();
         around_.misreads.insert(target->process());
@@ -443,9 +448,42 @@ class Simulation {
 
   bool crash_coordinator(const Fault& fault) {
     if (!coordinator_->is_alive()) return false;
-    coordinator_->kill(fault.other % 4 == 0);
+    const bool silent = fault.other % 4 == 0;
+    coordinator_->kill(silent);
     checker_.on_coordinator_killed();
-    world_.after(fault.duration_us, 0, [this] { start_coordinator(); });
+    kill_own(silent);
+    world_.after(fault.duration_us, 0, [this] {
+      start_coordinator();
+      if (scenario_.owns_workers) start_workers(scenario_.worker_count);
+    });
+    return true;
+  }
+
+  /// Workers die with the process that has started them.
+  void kill_own(bool silent) {
+    if (!scenario_.owns_workers) return;
+    for (SimulatedWorker* each : live()) each->kill(silent);
+  }
+
+  /// As many as there should be then.
+  void start_workers(int64_t count) {
+    for (auto there = static_cast<int64_t>(live().size()); there < count; ++there) {
+      world_.after(world_.between(0, kSecond / 2), 0, [this] { add_worker(); });
+    }
+  }
+
+  /// In one case of three one worker does not come back before there are no more faults.
+  bool take_all_down(const Fault& fault) {
+    if (!coordinator_->is_alive()) return false;
+    const bool silent = fault.variant % 2 == 0;
+    coordinator_->kill(silent);
+    checker_.on_coordinator_killed();
+    for (SimulatedWorker* each : live()) kill_machine(*each, silent);
+    const int64_t missing = fault.variant % 3 == 0 && scenario_.worker_count > 1 ? 1 : 0;
+    world_.after(fault.duration_us, 0, [this, missing] {
+      start_coordinator();
+      start_workers(scenario_.worker_count - missing);
+    });
     return true;
   }
 
@@ -490,7 +528,7 @@ class Simulation {
   }
 
   bool pause(ProcessId process, uint64_t duration_us) {
-    if (world_.is_paused(process)) return false;
+    if (world_.is_paused(process) || !world_.is_alive(process)) return false;
     world_.pause(process);
     world_.after(duration_us, 0, [this, process] { world_.resume(process); });
     return true;

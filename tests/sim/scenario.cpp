@@ -430,6 +430,22 @@ void add_failures(uint64_t seed, std::vector<Fault>& faults) {
   }
 }
 
+/// Everything dies at once. Drawn apart from the rest, and put behind all of it.
+void add_all_down(uint64_t seed, std::vector<Fault>& faults) {
+  Draw draw{plans::Rng(seed, plans::random_stream("all-down", 8))};
+  if (!draw.chance(0.1)) return;
+  Fault fault = draw_fault(draw);
+  fault.kind = FaultKind::kAllDown;
+  fault.variant = draw.rng.below(60);
+  faults.push_back(fault);
+}
+
+/// In some runs the workers are the coordinator's own, as those of `skein train`. Drawn apart.
+void choose_owner(uint64_t seed, Scenario& scenario) {
+  Draw draw{plans::Rng(seed, plans::random_stream("owned", 5))};
+  scenario.owns_workers = draw.chance(0.1);
+}
+
 /// Hosts with several workers each, that die or are cut off as a whole. Drawn apart from the rest,
 /// and put behind it.
 void choose_hosts(uint64_t seed, Scenario& scenario) {
@@ -491,6 +507,7 @@ bool needs_worker(FaultKind kind) {
     case FaultKind::kSecond:
     case FaultKind::kStranger:
     case FaultKind::kStop:
+    case FaultKind::kAllDown:
       return false;
     case FaultKind::kCrash:
     case FaultKind::kVanish:
@@ -556,7 +573,8 @@ const char* to_text(FaultKind kind) {
                                                "reset-link",
                                                "stop",
                                                "misread",
-                                               "no-memory"};
+                                               "no-memory",
+                                               "all-down"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -615,6 +633,8 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   choose_hosts(seed, scenario);
   add_failures(seed, scenario.faults);
   choose_lease(seed, scenario.job);
+  add_all_down(seed, scenario.faults);
+  choose_owner(seed, scenario);
   const plans::ParallelismSpec& layout = scenario.job.parallelism;
   scenario.shape = absl::StrCat(
       scenario.worker_count, " workers, ", scenario.job.model.layers, " blocks, ",
@@ -625,6 +645,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   if (scenario.host_count > 0) {
     absl::StrAppend(&scenario.shape, ", on ", scenario.host_count, " hosts");
   }
+  if (scenario.owns_workers) absl::StrAppend(&scenario.shape, ", of the coordinator's own");
   if (scenario.disk_us_max > 0) {
     absl::StrAppend(&scenario.shape, ", a disk that takes ",
                     static_cast<double>(scenario.disk_us_max) * 1e-6, " s");
@@ -673,6 +694,7 @@ Scenario undisturbed(const Scenario& scenario) {
   alone.has_third_mode = false;
   alone.worker_count = 1;
   alone.host_count = 0;
+  alone.owns_workers = false;
   alone.job.parallelism.pipeline_parallel_degree = 1;
   alone.job.parallelism.data_parallel_replicate_degree = 1;
   alone.job.parallelism.pipeline_parallel_schedule = "1F1B";

@@ -49,8 +49,9 @@ enum class FaultKind {
   kStop,       // The run is told to stop, and is resumed when it has.
   kMisread,    // A worker gets errors instead of samples, from now on.
   kNoMemory,   // A worker's device has no memory for another plan, from now on.
+  kAllDown,    // The coordinator and all workers die; new ones come after `duration_us`.
 };
-inline constexpr int kFaultKinds = 38;
+inline constexpr int kFaultKinds = 39;
 
 const char* to_text(FaultKind kind);
 /// Whether it happens to a worker that lives.
@@ -78,6 +79,7 @@ struct Scenario {
   std::vector<Fault> faults;    // By time; behind them those of identities and disks.
   std::string shape;            // The job's, in words.
   int64_t memory_bytes = 0;     // That plans count on for a worker; 0: not limited.
+  bool owns_workers = false;    // The coordinator's process has started them: they die with it.
   bool has_third_mode = false;  // Trains in the mode of `third_mode.hpp`.
 };
 
