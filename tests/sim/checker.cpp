@@ -14,6 +14,7 @@
 #include "plans/plan/plan_ranks.hpp"
 #include "plans/schedule/schedule_csv.hpp"
 #include "plans/sync/policy_kind.hpp"
+#include "tests/sim/part_memory.hpp"
 #include "tests/sim/processes.hpp"
 
 namespace skein::sim {
@@ -497,6 +498,7 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
   if (body.isStart()) started_us_ = world_.now_us();
   if (body.isStop() && body.getStop().getReason() == "drained") check_let_go(to);
   if (body.isQuiesced()) check_inventory(from, body.getQuiesced());
+  if (body.isFailed()) check_failed(from, envelope);
   if (!body.isAssign()) return;
   check_part(message);
   if (seen_generations_[envelope.getGeneration()]) return;
@@ -544,6 +546,18 @@ void Checker::check_inventory(ProcessId worker, net::schema::Quiesced::Reader qu
   }
   if (states.size() <= kStatesMax) return;
   fail(absl::StrCat("p", worker, " holds layers of ", states.size(), " states"));
+}
+
+/// Whoever says that it has no memory for its part has none.
+void Checker::check_failed(ProcessId from, const net::schema::Envelope::Reader& envelope) {
+  const auto failed = envelope.getBody().getFailed();
+  const bool lacks_memory = failed.getStays() && !failed.getBadInput();
+  if (device_bytes_ == 0 || !lacks_memory || incapable_.contains(from)) return;
+  const auto found = assignments_.find({from, envelope.getGeneration()});
+  if (found != assignments_.end() && found->second.device_bytes > device_bytes_) return;
+  const int64_t bytes = found == assignments_.end() ? 0 : found->second.device_bytes;
+  fail(absl::StrCat(world_.name(from), " has ", device_bytes_, " bytes of memory for its part of ",
+                    bytes, ", and gives it up: ", failed.getReason().cStr()));
 }
 
 /// The workers are told the plan of the journal, each what it has to know of it.
@@ -600,8 +614,12 @@ void Checker::check_commit(const net::schema::Envelope::Reader& envelope, Proces
 
 void Checker::on_prepare(ProcessId process, const actors::PrepareRequest& request) {
   const uint64_t generation = request.plan.generation;
-  assignments_[{process, generation}] = {request.plan, request.first_step, request.from_checkpoint,
-                                         request.job.optimizer};
+  Assignment& assignment = assignments_[{process, generation}];
+  assignment = {request.plan, request.first_step, request.from_checkpoint, request.job.optimizer};
+  if (device_bytes_ > 0) {
+    assignment.device_bytes =
+        part_bytes(request.job, request.passes_in_flight, request.plan, request.worker);
+  }
   const auto digest = config_digests_.find(generation);
   // The plan of a coordinator in whose place another one is: it has no effect, and is not followed.
   if (digest == config_digests_.end() && !superseded_.empty()) return;

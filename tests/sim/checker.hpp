@@ -22,6 +22,7 @@
 #include "tests/sim/pipeline_claims.hpp"
 #include "tests/sim/pipeline_groups.hpp"
 #include "tests/sim/plan_assembly.hpp"
+#include "tests/sim/watched_model.hpp"
 #include "tests/sim/world.hpp"
 
 namespace skein::sim {
@@ -61,7 +62,7 @@ struct RecoveryCounts {
 ///   checkpoints   that are complete verify, and have the bits that were live after their step
 ///   left      what workers that give up the coordinator hold between them is not lost
 ///   work      is done again, and plans are changed, no more often than faults explain
-///   memory    a worker holds few states
+///   memory    a worker holds few states, and gives no plan up for which its device has room
 ///   fence     a coordinator in whose place a later one is writes nothing to the journal
 ///   loops     of processes that join and die are given a part in few plans
 ///   identity  a worker is taken in by one run; all that prepare a plan have its configuration, and
@@ -100,7 +101,12 @@ class Checker {
   /// The worker ends, and leaves nothing: it does not take the newest state along.
   void check_let_go(ProcessId worker);
   /// A worker takes part in no other plan, be it one that only saves.
-  void on_incapable() { some_cannot_save_ = true; }
+  void on_incapable(ProcessId process) {
+    some_cannot_save_ = true;
+    incapable_.insert(process);
+  }
+  /// The device of each worker has so many bytes; 0: as many as are asked for.
+  void limit_memory(int64_t bytes) { device_bytes_ = bytes; }
   /// Workers have been told how the run ended, and have not heard it yet.
   void on_result(const actors::RunResult& result);
   /// What it holds is there to be found, all of it or not.
@@ -160,7 +166,7 @@ class Checker {
   struct Held {
     plans::ReplicaId id;
     int32_t stage = 0;
-    std::shared_ptr<gpu::StageModel> model;
+    WatchedModel model;
     std::vector<std::string> tensors;  // Their names.
   };
   /// What a process trains under its newest plan.
@@ -173,6 +179,7 @@ class Checker {
     uint64_t first_step = 0;
     bool from_checkpoint = false;
     plans::OptimizerSpec optimizer;
+    int64_t device_bytes = 0;  // That its models take; 0: devices have no limit.
   };
 
   void check_weights(const TrainedModel::Weights& own, const TrainedModel::Weights& expected,
@@ -184,6 +191,7 @@ class Checker {
   void keep_if_late(const Held& held, uint64_t steps_done);
   void check_identity(ProcessId to, const net::schema::Envelope::Reader& envelope);
   void check_part(const net::ControlMessage& message);
+  void check_failed(ProcessId from, const net::schema::Envelope::Reader& envelope);
   void check_commit(const net::schema::Envelope::Reader& envelope, ProcessId to);
   void check_inventory(ProcessId worker, net::schema::Quiesced::Reader quiesced);
   /// `digests`: of the tensors that it holds.
@@ -252,6 +260,8 @@ class Checker {
   std::map<uint64_t, Live> live_;                 // By steps done.
   std::multimap<std::string, ProcessId> shards_;  // That are being written.
   bool some_cannot_save_ = false;
+  std::set<ProcessId> incapable_;
+  int64_t device_bytes_ = 0;
   bool keeps_nothing_ = false;  // The run has ended, and has no checkpoints.
   bool had_checkpoint_ = false;
   std::optional<uint64_t> looked_through_in_;    // Generation of the last whole look at one.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "gpu/host/host_memory.hpp"
 #include "gpu/host/host_ops.hpp"
@@ -20,15 +21,35 @@ constexpr double kOtherUs = 500;
 
 class SimulatedDevice final : public gpu::Device {
  public:
-  SimulatedDevice(World& world, const gpu::SleepProfile& times, double speed)
+  SimulatedDevice(World& world, const gpu::SleepProfile& times, double speed, int64_t memory_bytes)
       : world_(world), times_(times), speed_(speed), pool_(1), ops_(pool_) {
     info_.name = "simulated";
     info_.threads = 1;
     info_.speed = speed;
+    info_.memory_bytes = memory_bytes;
+    info_.is_host_memory = memory_bytes == 0;
   }
 
   const gpu::DeviceInfo& info() const override { return info_; }
-  absl::StatusOr<gpu::Buffer> allocate(int64_t bytes) override { return gpu::allocate_host(bytes); }
+  absl::StatusOr<gpu::Buffer> allocate(int64_t bytes) override {
+    if (info_.memory_bytes == 0) return gpu::allocate_host(bytes);
+    if (*in_use_ + bytes > info_.memory_bytes) {
+      return absl::ResourceExhaustedError(absl::StrCat("the device has ", info_.memory_bytes,
+                                                       " bytes, of which ", *in_use_,
+                                                       " are in use, and not ", bytes, " more"));
+    }
+    absl::StatusOr<gpu::Buffer> memory = gpu::allocate_host(bytes);
+    if (!memory.ok()) return memory;
+    *in_use_ += bytes;
+    const auto kept = std::make_shared<gpu::Buffer>(*std::move(memory));
+    return gpu::Buffer(kept->data(), bytes, [kept, in_use = in_use_, bytes](void*) {
+      *kept = gpu::Buffer();
+      *in_use -= bytes;
+    });
+  }
+  gpu::DeviceMemory memory() const override {
+    return {.in_use = *in_use_, .in_use_max = 0, .cached = 0, .limit = info_.memory_bytes};
+  }
   void set_speed(double speed) override { speed_ = speed; }
   absl::Status run(gpu::Work work) override { return work.run ? work.run(ops_) : absl::OkStatus(); }
 
@@ -46,6 +67,7 @@ class SimulatedDevice final : public gpu::Device {
   gpu::DeviceInfo info_;
   gpu::ThreadPool pool_;
   gpu::HostOps ops_;
+  const std::shared_ptr<int64_t> in_use_ = std::make_shared<int64_t>(0);  // Bytes.
 };
 
 /// Does the work of the product's Device in virtual time.
@@ -150,8 +172,8 @@ actors::Device::behavior_type timed_device(actors::Device::stateful_pointer<Time
 }  // namespace
 
 std::shared_ptr<gpu::Device> make_simulated_device(World& world, const gpu::SleepProfile& times,
-                                                   double speed) {
-  return std::make_shared<SimulatedDevice>(world, times, speed);
+                                                   double speed, int64_t memory_bytes) {
+  return std::make_shared<SimulatedDevice>(world, times, speed, memory_bytes);
 }
 
 actors::Device spawn_simulated_device(World& world, ProcessId process, DeviceWatch watch,

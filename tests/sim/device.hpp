@@ -25,9 +25,10 @@ struct DeviceSharing {
 };
 
 /// Does the real work of a host device on the spot. `times` are those at speed
-/// 1 for work of share 1; an update is per block.
+/// 1 for work of share 1; an update is per block. `memory_bytes`: what it has of its own, as a GPU;
+/// 0: it uses the host's.
 std::shared_ptr<gpu::Device> make_simulated_device(World& world, const gpu::SleepProfile& times,
-                                                   double speed);
+                                                   double speed, int64_t memory_bytes);
 /// The actor of such a device: cooperative, and its work takes virtual time.
 actors::Device spawn_simulated_device(World& world, ProcessId process, DeviceWatch watch,
                                       DeviceSharing sharing,

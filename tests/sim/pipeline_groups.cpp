@@ -66,11 +66,13 @@ void PipelineGroups::on_prepared(ProcessId process, uint64_t generation, plans::
   if (generation < generation_) return;
   std::vector<float> values = state_of(*model);
   std::vector<float> weights = weights_of(values);
+  std::vector<size_t> floats = actors::parameter_floats(*model);
   servers_[stage] = {Values(weights.begin(), weights.end())};
   members_[replica] = {.process = process,
                        .is_unheard = false,
                        .stage = stage,
                        .model = std::move(model),
+                       .floats = std::move(floats),
                        .values = std::move(values),
                        .open = {},
                        .pending = {},
@@ -320,7 +322,7 @@ PipelineGroups::Values PipelineGroups::adasum_of(const Member& member,
                                                  const std::vector<Values>& inputs) const {
   Values weights(member.first.begin(), member.first.end());
   size_t begin = 0;
-  for (const size_t floats : actors::parameter_floats(*member.model)) {
+  for (const size_t floats : member.floats) {
     if (begin == weights.size()) break;  // The copy of a tied embedding, which is no part of it.
     std::vector<std::vector<float>> added;
     for (const Values& input : inputs) {

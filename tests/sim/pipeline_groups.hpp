@@ -13,6 +13,7 @@
 #include "gpu/model/stage_model.hpp"
 #include "net/codec/envelope.hpp"
 #include "plans/base/ids.hpp"
+#include "tests/sim/watched_model.hpp"
 #include "tests/sim/world.hpp"
 
 namespace skein::sim {
@@ -67,7 +68,8 @@ class PipelineGroups {
     ProcessId process = 0;
     bool is_unheard = false;  // The coordinator has given it up.
     int32_t stage = 0;
-    std::shared_ptr<gpu::StageModel> model;
+    WatchedModel model;
+    std::vector<size_t> floats;    // In each of its parameters.
     std::vector<float> values;     // Weights and moments after its last update or group.
     std::optional<uint64_t> open;  // Number of the group that it is in.
     // Groups in which it was non-blocking, and what they add is not in `values`.

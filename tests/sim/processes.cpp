@@ -16,6 +16,7 @@
 #include "actors/coordinator/start_point.hpp"
 #include "actors/device/shared_device.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/profile/measure_profile.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/plan/pipeline_plan.hpp"
@@ -64,6 +65,13 @@ plans::MeasuredWorker measure(const plans::JobSpec& job, const std::vector<int64
   return measured;
 }
 
+/// What plans may count on; 0: there is no limit. As `prepare_io` says it of a device with a limit.
+int64_t memory_left(const Surroundings& around, const actors::ProfileWork& work) {
+  if (around.device_bytes == 0) return around.memory_bytes;
+  const int64_t working = gpu::working_bytes(work.job, *work.device, work.rows.back());
+  return std::max<int64_t>(1, around.device_bytes - working);
+}
+
 absl::Status misread() { return absl::DataLossError(kMisread); }
 
 /// The product's PrepareIo behind a delay, with the checker in between.
@@ -96,7 +104,7 @@ PrepareProxy::behavior_type prepare_proxy(PrepareProxy::stateful_pointer<Prepare
         if (work.rows.empty()) return;  // It answers probes only, of which there are none.
         const double speed = static_cast<double>(around->world.between(5, 20)) * 0.1;
         actors::ProfileMeasured result{
-            absl::OkStatus(), measure(around->job, work.rows, speed, around->memory_bytes)};
+            absl::OkStatus(), measure(around->job, work.rows, speed, memory_left(*around, work))};
         if (around->lacks_memory.contains(process)) {
           result = {absl::ResourceExhaustedError(kNoMemory), {}};
         }
@@ -398,7 +406,7 @@ actors::WorkerConfig SimulatedWorker::make_config() {
     if (own_folder_.empty() && absl::StartsWith(status.message(), "lost the coordinator")) {
       around_.checker.on_given_up(process_);
     }
-    const bool leaves_nothing = status.message() == kMisread || status.message() == kNoMemory;
+    const bool leaves_nothing = status.message() == kMisread || absl::IsResourceExhausted(status);
     if (leaves_nothing) around_.checker.check_let_go(process_);
     end_status_ = std::move(status);
     around_.world.after(1'000, process_, [this] { kill(false); });
@@ -414,7 +422,7 @@ actors::WorkerParts SimulatedWorker::make_parts() {
     const plans::DeviceSpec& spec = job.device;
     const gpu::SleepProfile times = {spec.sleep_forward_us, spec.sleep_backward_us,
                                      spec.sleep_update_us};
-    device_ = make_simulated_device(around_.world, times, spec.speed);
+    device_ = make_simulated_device(around_.world, times, spec.speed, around_.device_bytes);
     if (!place_.gate) return actors::WorkerDevice{device_, nullptr};
     device_job_ = actors::device_job_number(around_.run);
     const plans::DeviceJob own{device_job_, job.sharing.priority, job.sharing.weight};

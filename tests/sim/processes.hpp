@@ -45,6 +45,7 @@ struct Surroundings {
   bool is_other_run = false;               // Not the one that the checker watches.
   std::set<ProcessId> misreads = {};       // Who gets errors instead of samples,
   std::set<ProcessId> lacks_memory = {};   // and who gets one instead of a model.
+  int64_t device_bytes = 0;  // That a worker's device has; 0: as much as is asked for.
 };
 
 /// The keys of a job that a later coordinator may change, as text and as a digest.

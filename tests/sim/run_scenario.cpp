@@ -97,6 +97,8 @@ class Simulation {
                 scenario.has_third_mode ? &modes_with_third() : nullptr,
                 scenario.owns_workers},
         around_other_run_(around_other_run()) {
+    around_.device_bytes = scenario.device_bytes;
+    checker_.limit_memory(scenario.device_bytes);
     store_.has_fence = options.mutation != Mutation::kFenceSkipped;
     std::ofstream(folder_.file(actors::kRunIdName)) << around_.run << "\n";
     other_store_.on_append = [this](const plans::CommitRecord&) { fail_other_run("commit"); };
@@ -383,11 +385,11 @@ class Simulation {
       case FaultKind::kAllDown:
         return take_all_down(fault);
       case FaultKind::kMisread:
-        checker_.on_incapable();
+        checker_.on_incapable(target->process());
         around_.misreads.insert(target->process());
         return true;
       case FaultKind::kNoMemory:
-        checker_.on_incapable();
+        checker_.on_incapable(target->process());
         around_.lacks_memory.insert(target->process());
         return true;
     }
@@ -560,6 +562,7 @@ class Simulation {
   bool lose_one_way(const Fault& fault, ProcessId from, ProcessId to) {
     const bool lasts = fault.kind == FaultKind::kLastingOneWay;
     const bool is_sent_by_first = fault.variant % 2 == 0;
+    if (lasts && scenario_.device_bytes > 0) return false;
     if (fault.variant % 3 == 0) {
       if (lasts) cut_off_.emplace_back(from, is_sent_by_first);
       to = coordinator_->process();
@@ -677,8 +680,12 @@ class Simulation {
     return true;
   }
 
-  /// Where a model takes two workers, no plan could do without the link between the only two.
-  bool needs_link() const { return scenario_.memory_bytes > 0 && scenario_.worker_count == 2; }
+  /// Where a model takes two workers, no plan could do without the link between the only two; and
+  /// where devices are nearly full it may take all workers.
+  bool needs_link() const {
+    return (scenario_.memory_bytes > 0 && scenario_.worker_count == 2) ||
+           scenario_.device_bytes > 0;
+  }
 
   bool swallow(ProcessId a, ProcessId b) {
     if (a == b || needs_link()) return false;

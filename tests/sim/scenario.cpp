@@ -9,6 +9,7 @@
 #include "plans/plan/pipeline_plan.hpp"
 #include "plans/profile/estimate.hpp"
 #include "plans/schedule/continuous_1f1b.hpp"
+#include "tests/sim/part_memory.hpp"
 
 namespace skein::sim {
 namespace {
@@ -486,6 +487,19 @@ void choose_many(uint64_t seed, bool has_pipelines, Scenario& scenario) {
       std::min(scenario.worker_count / ranks, scenario.job.training.micro_batch_size);
 }
 
+/// In one run of five devices run out of memory. Those of as many workers as there are at first
+/// have enough; at 1.05 those of one fewer mostly have not, and below 2 the models of two plans do
+/// not fit together. Drawn apart from the rest.
+void choose_device_memory(uint64_t seed, Scenario& scenario) {
+  constexpr std::string_view kStream = "device-memory";
+  Draw draw{plans::Rng(seed, plans::random_stream(kStream.data(), kStream.size()))};
+  if (!draw.chance(0.2) || scenario.has_third_mode) return;
+  const int64_t least = least_device_bytes(scenario.job, scenario.worker_count);
+  const int64_t percent = draw.one_of({105, 130, 180});
+  scenario.device_bytes = least * percent / 100;
+  if (scenario.device_bytes > 0) scenario.memory_bytes = 0;
+}
+
 }  // namespace
 
 bool needs_worker(FaultKind kind) {
@@ -635,6 +649,7 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   choose_lease(seed, scenario.job);
   add_all_down(seed, scenario.faults);
   choose_owner(seed, scenario);
+  choose_device_memory(seed, scenario);
   const plans::ParallelismSpec& layout = scenario.job.parallelism;
   scenario.shape = absl::StrCat(
       scenario.worker_count, " workers, ", scenario.job.model.layers, " blocks, ",
@@ -653,6 +668,9 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   if (scenario.elsewhere_chance > 0) {
     absl::StrAppend(&scenario.shape, ", ", scenario.elsewhere_chance,
                     " of the workers without the run's folder");
+  }
+  if (scenario.device_bytes > 0) {
+    absl::StrAppend(&scenario.shape, ", devices of ", scenario.device_bytes, " bytes");
   }
   if (policy == kTokens) {
     absl::StrAppend(&scenario.shape, ", tokens of ",
@@ -680,6 +698,7 @@ Scenario companion_of(const Scenario& scenario) {
       draw.one_of({"allreduce", "allreduce", "allreduce", "sdpipe", "adpsgd", "ps"});
   Scenario other = make_scenario(draw.rng.below(uint64_t{1} << 40), policy);
   if (scenario.faults.empty()) other.faults.clear();
+  other.device_bytes = 0;  // Both have one device.
   plans::SharingSpec& sharing = other.job.sharing;
   sharing.priority = draw.one_of({0, 0, 0, -1, 1});
   sharing.weight = static_cast<int64_t>(draw.between(1, 3));
@@ -690,6 +709,7 @@ Scenario undisturbed(const Scenario& scenario) {
   Scenario alone = scenario;
   alone.faults.clear();
   alone.disk_us_max = 0;
+  alone.device_bytes = 0;
   alone.elsewhere_chance = 0;
   alone.has_third_mode = false;
   alone.worker_count = 1;

@@ -80,6 +80,7 @@ struct Scenario {
   std::string shape;            // The job's, in words.
   int64_t memory_bytes = 0;     // That plans count on for a worker; 0: not limited.
   bool owns_workers = false;    // The coordinator's process has started them: they die with it.
+  int64_t device_bytes = 0;     // That the device of a worker has; 0: as much as is asked for.
   bool has_third_mode = false;  // Trains in the mode of `third_mode.hpp`.
 };
 

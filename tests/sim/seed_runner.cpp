@@ -117,6 +117,7 @@ std::string death_of(pid_t pid) {
 Outcome run_as(const RunnerOptions& runner, const Scenario& scenario, const RunOptions& options) {
   if (!runner.is_shared) return run_and_compare(scenario, options);
   Scenario first = scenario;
+  first.device_bytes = 0;  // Both have one device.
   if (scenario.seed % kCalmEvery == 0) first.faults.clear();
   return run_shared(first, companion_of(first), options);
 }
