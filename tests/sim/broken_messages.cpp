@@ -4,9 +4,10 @@
 
 namespace skein::sim {
 
-void BrokenMessages::receive_at_coordinator(Mutation mutation, net::Envelope& message) {
+bool BrokenMessages::receive_at_coordinator(Mutation mutation, net::Envelope& message) {
   auto* join = std::get_if<plans::JoinRequest>(&message.body);
   if (mutation == Mutation::kRunIgnored && join) join->run.clear();
+  return mutation != Mutation::kFullForgotten || !std::holds_alternative<net::Failed>(message.body);
 }
 
 void BrokenMessages::keep_first(net::ControlBody& body) {

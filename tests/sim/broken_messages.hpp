@@ -21,6 +21,8 @@ enum class Mutation {
   kSealsSkipped,         // Layers that move lose a bit, and nobody looks.
   kClosedIsDead,         // A worker whose connection has ended is taken for dead.
   kConfigKept,           // Workers go on with the configuration that they had first.
+  kModelsKept,           // What a worker holds stays on a device that is full.
+  kFullForgotten,        // That a worker cannot go on is not heard.
   // The next ones are about jobs that share devices.
   kTurnKept,     // A job keeps its turns when it quiesces, validates or ends.
   kTurnByClock,  // A device puts a job in as soon as it hears of it, whatever was named.
@@ -38,8 +40,8 @@ class BrokenMessages {
  public:
   explicit BrokenMessages(Mutation mutation) : mutation_(mutation) {}
 
-  /// What the coordinator makes of a message that it receives.
-  static void receive_at_coordinator(Mutation mutation, net::Envelope& message);
+  /// What the coordinator makes of a message that it receives. False: the message is lost.
+  static bool receive_at_coordinator(Mutation mutation, net::Envelope& message);
   /// None: the message is lost.
   std::optional<net::Envelope> receive(net::Envelope message);
 

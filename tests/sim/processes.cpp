@@ -124,6 +124,7 @@ PrepareProxy::behavior_type prepare_proxy(PrepareProxy::stateful_pointer<Prepare
           passed.status = absl::ResourceExhaustedError(kNoMemory);
         }
         if (!passed.status.ok()) passed.replicas.clear();
+        if (around->mutation == Mutation::kModelsKept) passed.moved.clear();
         around->checker.on_prepared(process, passed);
         self->send(self->state.listener, std::move(passed));
       },
@@ -609,7 +610,7 @@ absl::Status SimulatedCoordinator::start() {
         return net::ControlLink::Handlers{
             [this, peer](net::Envelope message) {
               if (around_.mutation == Mutation::kSnapshotStepIgnored) ignore_steps(message);
-              BrokenMessages::receive_at_coordinator(around_.mutation, message);
+              if (!BrokenMessages::receive_at_coordinator(around_.mutation, message)) return;
               caf::anon_send(coordinator_, actors::PeerMessage{peer, std::move(message)});
             },
             [this, peer](absl::Status why) {

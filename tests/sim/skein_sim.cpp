@@ -61,6 +61,8 @@ const std::map<std::string, Mutation> kMutations = {
     {"rewind-skipped", Mutation::kRewindSkipped},
     {"run-ignored", Mutation::kRunIgnored},
     {"config-kept", Mutation::kConfigKept},
+    {"models-kept", Mutation::kModelsKept},
+    {"full-forgotten", Mutation::kFullForgotten},
     {"left-ignored", Mutation::kLeftIgnored},
     {"fence-skipped", Mutation::kFenceSkipped},
     {"seals-skipped", Mutation::kSealsSkipped},
