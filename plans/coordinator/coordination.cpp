@@ -516,6 +516,7 @@ CoordinatorDecisions Coordination::begin_change(const std::string& reason, uint6
   change_.begin();
   waits_for_holders_ = false;
   if (is_urgent_) change_.drop_proposal();  // It was made for others.
+  append(decisions, count_on_full_again(now_us));
   for (const auto& [id, member] : members_.all()) decisions.push_back(quiesce(id));
   append(decisions, try_choose(now_us));  // There may be nobody left.
   return decisions;
@@ -683,6 +684,7 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t plann
   // Nothing is there that could be saved: who is away may come back to the next life with more.
   if (stop_.is_made() && restored.from_checkpoint) return end(absl::OkStatus(), true);
   change_.assign(chosen.plan, members_.all(), durable());
+  planned_for_ = members_.count_able(now_us);
   if (change_.restore().from_checkpoint && !reads_.fault().ok()) return end(reads_.fault(), false);
   for (const auto& [id, member] : members()) {
     if (takes_part(id)) members_.mark_holder(id);
@@ -1260,7 +1262,10 @@ CoordinatorOutcome Coordination::on_worker_failed(WorkerId worker, const absl::S
                                                   uint64_t now_us) {
   if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
   if (!members_.has(worker)) return Dropped{DropReason::kUnknown};
-  if (!members_.mark_failed(worker, !is_bad_input(why), change_.hosts(worker), now_us)) {
+  // A plan may be older than the last who came.
+  const bool hosts = change_.hosts(worker);
+  const size_t of = std::max<size_t>(1, hosts ? planned_for_ : members_.count_able(now_us));
+  if (!members_.mark_failed(worker, is_bad_input(why) ? 0 : of, hosts, now_us)) {
     return Dropped{DropReason::kRepeated};
   }
   const std::string who = describe(worker);

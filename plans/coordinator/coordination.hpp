@@ -349,6 +349,7 @@ class Coordination {
   bool changes_connection_ = false;       // A worker is lost and welcomed in one event.
   size_t most_gathered_ = 0;              // Members at once, since gathering began.
   std::string paused_why_;                // As the last pause was told.
+  size_t planned_for_ = 0;                // How many could work when the plan was given out.
   uint64_t hopeful_us_ = 0;               // The last step was committed, or the last worker came.
   std::string journal_fault_;             // Why it cannot be written; empty: it can.
   uint64_t journal_told_us_ = 0;          // With it: when that was last said.

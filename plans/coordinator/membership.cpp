@@ -113,13 +113,11 @@ bool Membership::mark_leaving(WorkerId worker) {
   return !std::exchange(members_.at(worker).leaves, true);
 }
 
-bool Membership::mark_failed(WorkerId worker, bool lacks_memory, bool had_part, uint64_t now_us) {
+bool Membership::mark_failed(WorkerId worker, size_t lacked_of, bool had_part, uint64_t now_us) {
   Member& member = members_.at(worker);
   if (member.has_failed) return false;
   record_loss(worker, had_part, now_us);
-  if (lacks_memory && !member.leaves) {
-    member.lacked_of = std::max<size_t>(1, count_able(now_us));  // Itself may be held back.
-  }
+  if (!member.leaves) member.lacked_of = lacked_of;
   member.leaves = member.has_failed = true;
   return true;
 }

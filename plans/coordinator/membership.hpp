@@ -30,8 +30,8 @@ struct Member {
   uint64_t eligible_us = 0;  // May be given work from then on.
   bool leaves = false;       // Its state is to move away.
   bool has_failed = false;   // It computes nothing any more; `leaves` is set.
-  /// That is why, and it was not to leave: it had no memory for its part of a plan, or to measure,
-  /// when so many could work. 0: it does not lack memory.
+  /// Above 0, that is why, and it was not to leave: it had no memory for its part of a plan that
+  /// was made when so many could work, or to measure then.
   size_t lacked_of = 0;
   bool is_newcomer = false;     // It came, new, to a run that had begun to train.
   std::string held_back_why;    // "host a is flapping"; empty: it is not held back.
@@ -67,8 +67,9 @@ class Membership {
   /// False if it was known.
   bool mark_leaving(WorkerId worker);
   /// It leaves, and may not work until it has; when it is here again, it is one that was lost.
-  /// False if it was known. `lacks_memory`: for the plan that it was given.
-  bool mark_failed(WorkerId worker, bool lacks_memory, bool had_part, uint64_t now_us);
+  /// False if it was known. `lacked_of`: above 0, it lacks memory, for what was decided when so
+  /// many could work.
+  bool mark_failed(WorkerId worker, size_t lacked_of, bool had_part, uint64_t now_us);
   /// As many of those who lacked memory as then find more workers at work than when they did may
   /// work again: a plan gives each less to hold. False: there are none.
   bool count_on_full_again(uint64_t now_us);
@@ -90,6 +91,8 @@ class Membership {
     const bool is_counted = !member.leaves || leavers == Leavers::kWith;
     return member.eligible_us <= now_us && is_counted && !member.has_failed;
   }
+  /// How many may work, without those who are to leave.
+  size_t count_able(uint64_t now_us) const;
   bool some_leave() const;
   /// None is left that computes; also true of nobody.
   bool all_have_failed() const;
@@ -114,8 +117,6 @@ class Membership {
  private:
   WorkerId number(const JoinRequest& request);
   void record_loss(WorkerId worker, bool had_part, uint64_t now_us);
-  /// Who may work, without those who are to leave.
-  size_t count_able(uint64_t now_us) const;
 
   // Invariants: members have their own ids, of which this life's are up to the last one that was
   // given, and unlike connections.

@@ -1,7 +1,10 @@
 #include "tests/sim/groups.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include <caf/send.hpp>
@@ -13,6 +16,20 @@ namespace {
 
 constexpr uint64_t kRetryUs = 50'000;
 
+/// Adds numbers whose memory is given as floats.
+template <class Number>
+void add(const std::vector<float>& values, std::vector<float>& sum) {
+  const std::span<const std::byte> from = std::as_bytes(std::span(values));
+  const std::span<std::byte> to = std::as_writable_bytes(std::span(sum));
+  for (size_t at = 0; at + sizeof(Number) <= from.size(); at += sizeof(Number)) {
+    Number value, total;
+    std::memcpy(&value, from.data() + at, sizeof(Number));
+    std::memcpy(&total, to.data() + at, sizeof(Number));
+    total += value;
+    std::memcpy(to.data() + at, &total, sizeof(Number));
+  }
+}
+
 }  // namespace
 
 actors::GroupParts Groups::make_member(ProcessId process, plans::GroupId number,
@@ -22,6 +39,7 @@ actors::GroupParts Groups::make_member(ProcessId process, plans::GroupId number,
   Member& member = group.members[options.rank];
   member = {};
   member.process = process;
+  member.is_float64 = options.reducer.is_float64;
   for (const auto& [partner, worker] : options.partners) member.partners.insert(partner);
   group.connect_us = static_cast<uint64_t>(options.connect_timeout_seconds * 1e6);
   const auto appear_us = static_cast<uint64_t>(options.appear_timeout_seconds * 1e6);
@@ -158,7 +176,7 @@ void Groups::try_reduce(const std::string& name) {
   }
   auto sum = std::make_shared<std::vector<float>>(first->copy.size());
   for (const auto& [rank, member] : group.members) {
-    for (size_t i = 0; i < sum->size(); ++i) (*sum)[i] += member.copy[i];
+    member.is_float64 ? add<double>(member.copy, *sum) : add<float>(member.copy, *sum);
   }
   ++group.round;
   for (auto& [rank, member] : group.members) {

@@ -43,6 +43,7 @@ class Groups {
     std::optional<uint64_t> parted_since_us;  // All are there, and it cannot connect.
     std::optional<uint64_t> step;             // The reduction that it has asked for.
     int32_t bucket = 0;
+    bool is_float64 = false;  // What is added up; its memory is given as floats.
     std::span<float> values;
     std::vector<float> copy;  // The values when it asked.
   };

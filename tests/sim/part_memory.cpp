@@ -76,6 +76,9 @@ int64_t part_bytes(const plans::JobSpec& job, int32_t passes_in_flight, const pl
       options.seq_len = job.training.seq_len;
       options.stash_count = plans::stash_peak(part.actions, stage.stage);
       options.recompute = part.recompute;
+      if (job.tokens.reproducible) {
+        options.exact_summands = job.training.global_batch_size / options.rows;
+      }
       if (passes_in_flight > 1) {
         const plans::Continuous1F1B order{
             part.stage_count, static_cast<int32_t>(part.microbatch_count), passes_in_flight};

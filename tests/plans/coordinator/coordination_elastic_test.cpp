@@ -555,17 +555,30 @@ TEST(CoordinationElastic, WhoLackedMemoryAloneIsCountedOnAgainWithWhoIsBack) {
   Cluster cluster(job);
   cluster.start();
   cluster.finish_step(0);
+  const std::vector<InventoryItem> held = {{1, kFrontStage}, {1, kBack}};
   const auto fail = [&] {
+    ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kPreparing);
     cluster.decided(
         cluster.coordination.on_worker_failed({1}, absl::AbortedError("no memory"), ++cluster.now));
     EXPECT_TRUE(cluster.coordination.members().at({1}).has_failed);
   };
   cluster.lose(2);
+  cluster.quiesced(1, held);
   fail();
+  cluster.quiesced(1, held);
+  ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kGathering);
   cluster.join(3, 2);
   EXPECT_FALSE(cluster.coordination.members().at({1}).has_failed);
-  fail();  // With both.
+  cluster.now += kSecondUs;
+  for (uint32_t id : {1, 2}) {
+    cluster.decided(cluster.coordination.on_heartbeat({id}, {}, cluster.now));
+  }
+  cluster.decided(cluster.coordination.on_timer(cluster.now));
+  cluster.quiesced(1, held);
+  cluster.quiesced(2);
+  fail();  // Of a plan for both.
   cluster.lose(2);
+  cluster.quiesced(1, held);
   cluster.join(4, 2);
   EXPECT_TRUE(cluster.coordination.members().at({1}).has_failed) << "it would fail again";
 }
@@ -614,14 +627,14 @@ TEST(CoordinationElastic, PlansThatFailOneAfterTheOtherEndTheRun) {
   const uint64_t begun_us = cluster.now;
   while (cluster.now < begun_us + 1'000'000'000) {
     cluster.coordination.on_peer_failure({1}, {}, "its group does not form", cluster.now);
-    CoordinatorDecisions told;
-    for (int second = 0; second < 20; ++second) {
-      cluster.now += 1'000'000;
+    const auto tick = [&] {
+      cluster.now += kSecondUs;
       for (uint32_t id : {1, 2}) {
         cluster.decided(cluster.coordination.on_heartbeat({id}, {}, cluster.now));
       }
-      append(told, cluster.decided(cluster.coordination.on_timer(cluster.now)));
-    }
+      return cluster.decided(cluster.coordination.on_timer(cluster.now));
+    };
+    const CoordinatorDecisions told = tick();
     if (const auto* end = find<EndRun>(told)) {
       EXPECT_GT(cluster.now, begun_us + 600'000'000);
       EXPECT_THAT(std::string(end->status.message()), HasSubstr("its group does not form"));
@@ -632,6 +645,7 @@ TEST(CoordinationElastic, PlansThatFailOneAfterTheOtherEndTheRun) {
     cluster.quiesced(2, {{1, kBack}});
     for (uint32_t id : {1, 2}) cluster.prepared(id);
     ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kTraining);
+    for (int second = 0; second < 20; ++second) tick();
   }
   FAIL() << "plans are made without end";
 }

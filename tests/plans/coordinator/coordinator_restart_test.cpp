@@ -155,6 +155,31 @@ TEST(CoordinatorRestart, WhereNobodyThereCanReadTheInputTheRunEndsAtOnce) {
   EXPECT_EQ(find<EndRun>(told)->status.code(), absl::StatusCode::kDataLoss);
 }
 
+TEST(CoordinatorRestart, WhereNobodyHasTheMemoryToMeasureTheRunIsPaused) {
+  JobSpec job = job_of_three();
+  job.parallelism.pipeline_parallel_degree = kAutoDegree;
+  Restarted run(job);
+  for (uint32_t id : {1, 2, 3}) run.join(id, 100 + id, id);
+  ASSERT_EQ(run.phase(), Coordination::Phase::kProfiling);
+  for (uint32_t id : {1, 2, 3}) {
+    run.coordination->on_worker_failed({id}, absl::ResourceExhaustedError("full"), kSecondUs);
+  }
+  std::string paused;
+  for (uint64_t second = 2; second < 8 && paused.empty(); ++second) {
+    for (uint32_t id : {1, 2, 3}) run.coordination->on_heartbeat({id}, {}, second * kSecondUs);
+    (void)run.coordination->on_timer(second * kSecondUs);
+    for (uint32_t id : {1, 2, 3}) {
+      CoordinatorOutcome quiesced = run.coordination->on_quiesced(
+          {id}, run.coordination->generation(), {}, second * kSecondUs);
+      for (const CoordinatorDecision& each : std::move(quiesced).decisions()) {
+        const auto* event = std::get_if<RunEvent>(&each);
+        if (event != nullptr && event->name == "run.paused") paused = event->text;
+      }
+    }
+  }
+  EXPECT_FALSE(paused.empty()) << "it waits for nobody, without a word";
+}
+
 TEST(CoordinatorRestart, AStrangerTakesNobodysPlace) {
   Restarted cluster;
   cluster.join(1, 11, 1);

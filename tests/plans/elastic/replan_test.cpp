@@ -6,6 +6,7 @@
 #include "../planner/planner_requests.hpp"
 #include "plans/plan/layout_plan.hpp"
 #include "plans/plan/pipeline_cuts.hpp"
+#include "plans/profile/estimate.hpp"
 #include "plans/stragglers/speed_watch.hpp"
 #include "small_plans.hpp"
 
@@ -292,8 +293,11 @@ TEST(QuickReplan, LooksAtTheMemoryUnlessWhatIsThereIsOnlySaved) {
   const auto current = make_layout_plan(layout, first_ids(4), 1);
   ASSERT_TRUE(current.ok()) << current.status();
   ReplanRequest request = request_of(auto_job(), ids({1, 2, 4}), *current);
-  request.measured = measured(request.workers);
-  for (MeasuredWorker& each : request.measured) each.memory_bytes = 1;
+  for (const WorkerId worker : request.workers) {
+    const Profile profile = estimate_profile(request.job.model, request.job.training.seq_len,
+                                             {1, 2}, request.job.optimizer, 1e9, 1e9);
+    request.measured.push_back({worker, "host", profile, 3000, {}});
+  }
   EXPECT_EQ(quick_replan(request).status().code(), absl::StatusCode::kResourceExhausted);
   request.only_saves = true;
   expect_usable(quick_replan(request), request);
