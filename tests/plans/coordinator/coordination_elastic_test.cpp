@@ -576,7 +576,7 @@ TEST(CoordinationElastic, WhoLackedMemoryAloneIsCountedOnAgainWithWhoIsBack) {
   cluster.decided(cluster.coordination.on_timer(cluster.now));
   cluster.quiesced(1, held);
   cluster.quiesced(2);
-  fail();  // Of a plan for both.
+  fail();  // The plan is for both.
   cluster.lose(2);
   cluster.quiesced(1, held);
   cluster.join(4, 2);
