@@ -141,7 +141,9 @@ CoordinatorDecisions CommitLog::on_completed(const CommitTotals& totals, uint64_
   record.first_sample = first_sample(step_, batch);
   record.sample_count = (totals.end_step - step_) * batch;
   if (!std::isfinite(record.loss) || !std::isfinite(record.gradient_norm)) {
-    return {diverged(absl::StrCat("step ", record.step + 1), record.loss, record.gradient_norm)};
+    const std::string what = absl::StrCat("step ", record.step + 1);
+    if (job_.tokens.reproducible && std::isfinite(record.loss)) return {too_large(what)};
+    return {diverged(what, record.loss, record.gradient_norm)};
   }
   journaling_ = record;
   return {JournalCommit{record}};

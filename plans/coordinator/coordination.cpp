@@ -655,6 +655,7 @@ CoordinatorDecisions Coordination::pause(const std::string& why, uint64_t now_us
   stop_waits_until_us_ = now_us + return_us(options_.job);
   most_gathered_ = members_.count();
   paused_why_ = why;
+  is_urgent_ = false;  // Who comes gets a plan that is made for all.
   phase_ = Phase::kGathering;
   goodput_.enter(GoodputLedger::Activity::kWaiting, now_us);
   // Whoever comes is welcome now: not all of the first workers are waited for.
@@ -1191,9 +1192,9 @@ void Coordination::mark_hosts(void (Membership::*mark)(WorkerId)) {
 }
 
 CoordinatorDecisions Coordination::go_on_without(WorkerId worker, const std::string& reason,
-                                                 uint64_t now_us) {
+                                                 uint64_t now_us, bool lacks_memory) {
   const bool hosts = change_.hosts(worker);
-  if (phase_ != Phase::kProfiling) is_urgent_ = is_urgent_ || hosts;
+  if (phase_ != Phase::kProfiling && hosts) is_urgent_ = !lacks_memory;
   switch (phase_) {
     case Phase::kProfiling:
       // The others were measured with it; a worker that takes its place is measured like them.
@@ -1279,16 +1280,13 @@ CoordinatorOutcome Coordination::on_worker_failed(WorkerId worker, const absl::S
     return decisions;
   }
   if (measurements_.forget(worker)) append(decisions, measurements_.request(members()));
-  if (phase_ == Phase::kProfiling) {
-    append(decisions,
-           go_on_without(worker, absl::StrCat("w", worker.value, " cannot go on"), now_us));
-  }
+  const std::string reason = absl::StrCat("w", worker.value, " cannot go on");
+  if (phase_ == Phase::kProfiling) append(decisions, go_on_without(worker, reason, now_us));
   const bool is_at_work = phase_ == Phase::kQuiescing || phase_ == Phase::kPreparing || runs_plan();
   // Its step will not end.
-  append(decisions,
-         is_at_work && change_.hosts(worker)
-             ? go_on_without(worker, absl::StrCat("w", worker.value, " cannot go on"), now_us)
-             : let_leave(worker, now_us));
+  append(decisions, is_at_work && change_.hosts(worker)
+                        ? go_on_without(worker, reason, now_us, /*lacks_memory=*/!is_bad_input(why))
+                        : let_leave(worker, now_us));
   return decisions;
 }
 

@@ -228,7 +228,9 @@ class Coordination {
   CoordinatorDecisions await_return(const Member& member, const std::string& why, uint64_t now_us);
   CoordinatorDecisions forget(WorkerId worker);
   CoordinatorDecisions set_aside(WorkerId worker, const std::string& why, uint64_t now_us);
-  CoordinatorDecisions go_on_without(WorkerId worker, const std::string& reason, uint64_t now_us);
+  /// `lacks_memory`: for its part of the plan, which the others would lack even more with its rows.
+  CoordinatorDecisions go_on_without(WorkerId worker, const std::string& reason, uint64_t now_us,
+                                     bool lacks_memory = false);
   CoordinatorDecisions let_leave(WorkerId worker, uint64_t now_us);
   bool accuse_input(const Member& accuser, bool takes_part, const absl::Status& blame,
                     uint64_t now_us);

@@ -15,6 +15,16 @@ CoordinatorDecision diverged(const std::string& what, double loss, double gradie
                 false};
 }
 
+CoordinatorDecision too_large(const std::string& what) {
+  return EndRun{
+      absl::FailedPreconditionError(absl::StrCat(
+          what,
+          ": a gradient is no number, or larger than tokens.reproducible can add up (256 in a "
+          "step, and that by its tokens in each of them), and the update was not applied; "
+          "train without that key, or with fewer tokens a step")),
+      false};
+}
+
 void append(CoordinatorDecisions& to, CoordinatorDecisions from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }

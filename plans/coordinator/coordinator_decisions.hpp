@@ -304,6 +304,8 @@ using CoordinatorDecisions = std::vector<CoordinatorDecision>;
 
 /// Ends the run, as `what` has a loss or a gradient norm that is not finite.
 CoordinatorDecision diverged(const std::string& what, double loss, double gradient_norm);
+/// The same, as gradients are added up exactly and one is too large for that, or no number.
+CoordinatorDecision too_large(const std::string& what);
 
 /// Puts the decisions of `from` behind those of `to`.
 void append(CoordinatorDecisions& to, CoordinatorDecisions from);

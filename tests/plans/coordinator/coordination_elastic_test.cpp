@@ -583,6 +583,32 @@ TEST(CoordinationElastic, WhoLackedMemoryAloneIsCountedOnAgainWithWhoIsBack) {
   EXPECT_TRUE(cluster.coordination.members().at({1}).has_failed) << "it would fail again";
 }
 
+TEST(CoordinationElastic, AfterALackOfMemoryWhoeverComesGetsAPartOfThePlan) {
+  JobSpec job = long_job();
+  job.parallelism.pipeline_parallel_degree = 3;
+  Cluster cluster(job, 3);
+  for (uint32_t id : {1, 2, 3}) cluster.join(id);
+  for (uint32_t id : {1, 2, 3}) cluster.quiesced(id);
+  for (uint32_t id : {1, 2, 3}) cluster.prepared(id);
+  cluster.lose(2);
+  cluster.lose(3);
+  const std::vector<InventoryItem> all = {{0, {0, 6}}};
+  ASSERT_NE(find<AssignPlan>(cluster.quiesced(1, all)), nullptr) << "for one";
+  cluster.decided(
+      cluster.coordination.on_worker_failed({1}, absl::AbortedError("no memory"), ++cluster.now));
+  cluster.quiesced(1, all);
+  ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kGathering);
+  cluster.join(4);
+  cluster.now += kSecondUs;
+  for (uint32_t id : {1, 4}) {
+    cluster.decided(cluster.coordination.on_heartbeat({id}, {}, cluster.now));
+  }
+  cluster.decided(cluster.coordination.on_timer(cluster.now));
+  cluster.quiesced(1, all);
+  ASSERT_NE(find<AssignPlan>(cluster.quiesced(4)), nullptr);
+  EXPECT_EQ(cluster.coordination.plan()->stages.size(), 2u) << "what was in a hurry is over";
+}
+
 TEST(CoordinationElastic, WhoseStepsAreLongHasAsLongToQuiesce) {
   Cluster cluster(long_job());
   cluster.closed_are_dead = false;

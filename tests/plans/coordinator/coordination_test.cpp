@@ -444,14 +444,19 @@ TEST(Coordination, ASuccessorWaitsForAsManyWorkersAsThePlanHad) {
 }
 
 TEST(Coordination, ADivergedStepIsNotApplied) {
-  Cluster cluster;
-  cluster.start();
-  cluster.ready(0, 0);
-  const CoordinatorDecisions decisions =
-      cluster.ready(1, 0, std::numeric_limits<double>::quiet_NaN());
-  EXPECT_EQ(find<JournalCommit>(decisions), nullptr);
-  ASSERT_NE(find<EndRun>(decisions), nullptr);
-  EXPECT_THAT(std::string(find<EndRun>(decisions)->status.message()), HasSubstr("diverged"));
+  for (const bool is_exact : {false, true}) {
+    JobSpec job = small_job();
+    job.tokens.reproducible = is_exact;  // A gradient may have been too large for that.
+    Cluster cluster(job);
+    cluster.start();
+    cluster.ready(0, 0);
+    const CoordinatorDecisions decisions =
+        cluster.ready(1, 0, std::numeric_limits<double>::quiet_NaN());
+    EXPECT_EQ(find<JournalCommit>(decisions), nullptr);
+    ASSERT_NE(find<EndRun>(decisions), nullptr);
+    EXPECT_THAT(std::string(find<EndRun>(decisions)->status.message()),
+                HasSubstr(is_exact ? "tokens.reproducible" : "diverged"));
+  }
 }
 
 }  // namespace
