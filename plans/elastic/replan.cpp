@@ -137,7 +137,10 @@ JobSpec even_job(const ReplanRequest& request) {
     job.parallelism.pipeline_parallel_schedule = std::string(to_text(request.given->schedule));
   }
   const auto workers = static_cast<int64_t>(request.workers.size());
-  const int64_t ranks = std::min(workers, layer_count(job.model));
+  const int64_t own = request.given ? 0 : request.job.parallelism.pipeline_parallel_degree;
+  int64_t ranks = std::min(workers, layer_count(job.model));
+  // More stages than were asked for would be no faster, with few micro-batches far slower.
+  if (own > 0 && own != kAutoDegree) ranks = std::min(ranks, own);
   job.parallelism.pipeline_parallel_degree = ranks;
   job.parallelism.virtual_stages = 1;
   job.parallelism.layout.clear();

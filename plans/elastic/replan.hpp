@@ -40,10 +40,11 @@ struct ReplanRequest {
 ///     stage's other replicas, when each stage keeps one and, as far as they have measured, these
 ///     have the memory. This comes before 1 for a job whose plan
 ///     the planner chooses.
-///   3 an even layout of as many stages as there are workers, at most one per layer, for a job
-///     whose own layout or plan file needs more workers than there are. It keeps the job's (or
-///     file's) micro-batches, recomputation, and schedule if that can be made for it, else 1F1B.
-///     Workers beyond one per layer replicate the first stages, as evenly as possible. A layout
+///   3 an even layout of as many stages as there are workers, at most one per layer and at most the
+///     job's own number of ranks, for a job whose own layout or plan file needs more workers than
+///     there are. It keeps the job's (or file's) micro-batches, recomputation, and schedule if that
+///     can be made for it, else 1F1B. Workers beyond one per stage replicate the first stages, as
+///     evenly as possible. A layout
 ///     that leaves the number of ranks open and cannot be made for what is left of the workers of
 ///     `current` (too few for its virtual stages, say) comes here too.
 /// FailedPrecondition   if the planner is to choose and some workers have not measured.

@@ -168,7 +168,20 @@ TEST(Replan, RoutesAroundALossWhenItIsUrgentAndTheLayoutNeedsMoreWorkers) {
   EXPECT_EQ(urgent->plan.stages.size(), 2u);
   EXPECT_THAT(urgent->reason, HasSubstr("w2"));
   request.is_urgent = false;
-  EXPECT_EQ(replan(request)->plan.stages.size(), 3u);
+  EXPECT_THAT(placed(replan(request)->plan),
+              ::testing::ElementsAre(::testing::SizeIs(2), ::testing::SizeIs(1)));
+}
+
+TEST(Replan, AnEvenLayoutHasNoMoreStagesThanTheJob) {
+  JobSpec job = small_job(4, true);
+  job.parallelism.pipeline_parallel_degree = 1;
+  job.parallelism.data_parallel_replicate_degree = 3;
+  const auto first = make_layout_plan(job, first_ids(3), 1);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const ReplanRequest request = request_of(job, ids({1, 3}), *first);
+  const auto chosen = replan(request);
+  expect_usable(chosen, request);
+  EXPECT_THAT(placed(chosen->plan), ::testing::ElementsAre(::testing::SizeIs(2)));
 }
 
 TEST(Replan, ReplicatesTheFirstStagesWhenThereAreMoreWorkersThanLayers) {
