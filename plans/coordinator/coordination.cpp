@@ -162,7 +162,7 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
                     ? std::min(1.0, static_cast<double>(lent_us) / log_.last_commit_us())
                     : 0;
   progress_.on_commit(now_us);
-  hopeful_us_ = now_us;
+  failing_since_us_.reset();
   if (!journal_fault_.empty()) {
     journal_fault_.clear();
     decisions.push_back(RunEvent{"journal.written", "the journal can be written again", {}});
@@ -648,7 +648,9 @@ CoordinatorDecisions Coordination::pause(const std::string& why, uint64_t now_us
       absent_.awaited(now_us).empty();  // Else others will say what they can read.
   if (!has_committed() && input_.is_of_participant() && is_alone) return end(input_.why(), false);
   const bool have_all_failed = members_.count() > 0 && members_.all_have_failed();
-  if (have_all_failed && is_alone && is_bad_input(last_failure_)) return end(last_failure_, false);
+  if (have_all_failed && is_alone && !has_committed() && is_bad_input(last_failure_)) {
+    return end(last_failure_, false);
+  }
   // Those who hold what is to be saved may be on their way back.
   const bool waits = members_.count() == 0 && !is_alone && has_past() && has_unsaved();
   if (stop_.is_made() && !waits) return end(absl::OkStatus(), true);
@@ -685,7 +687,7 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t plann
   // Nothing is there that could be saved: who is away may come back to the next life with more.
   if (stop_.is_made() && restored.from_checkpoint) return end(absl::OkStatus(), true);
   change_.assign(chosen.plan, members_.all(), durable());
-  planned_for_ = members_.count_able(now_us);
+  planned_for_ = candidates_.able(now_us, Leavers::kWithout).size();
   if (change_.restore().from_checkpoint && !reads_.fault().ok()) return end(reads_.fault(), false);
   for (const auto& [id, member] : members()) {
     if (takes_part(id)) members_.mark_holder(id);
@@ -1010,7 +1012,7 @@ CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request,
       request.config_digest != 0 && request.config_digest != options_.config_digest;
   const Member& member = members_.admit(peer, std::move(request), has_trained_, now_us);
   const WorkerId worker = member.id;
-  hopeful_us_ = now_us;
+  failing_since_us_.reset();
   if (phase_ == Phase::kGathering && members_.count() > most_gathered_) {
     // Who comes and goes does not bring the run any further.
     most_gathered_ = members_.count();
@@ -1374,9 +1376,13 @@ CoordinatorDecisions Coordination::on_timer(uint64_t now_us) {
 CoordinatorDecisions Coordination::change_for_failure(const std::string& reason, uint64_t now_us) {
   const double longest_s =
       options_.job.comm.init_timeout_seconds + options_.job.comm.train_timeout_seconds;
-  const double tried_s =
-      static_cast<double>(now_us - std::min(now_us, hopeful_us_)) * kSecondsPerMicrosecond;
-  if (tried_s <= longest_s || !unreachable_.at(now_us).empty()) return begin_change(reason, now_us);
+  if (!failing_since_us_) failing_since_us_ = now_us;
+  const double tried_s = static_cast<double>(now_us - *failing_since_us_) * kSecondsPerMicrosecond;
+  const bool has_another_way =
+      !unreachable_.at(now_us).empty() && !unreachable_.were_tried_again(now_us);
+  if (tried_s <= longest_s || has_another_way || log_.is_journaling()) {
+    return begin_change(reason, now_us);
+  }
   return end(absl::DeadlineExceededError(
                  absl::StrCat(reason, "; one plan after the other has failed for ", tried_s,
                               " s (comm.init_timeout_seconds and comm.train_timeout_seconds)")),
@@ -1503,6 +1509,7 @@ CoordinatorDecisions Coordination::try_step_again(double waited_s, uint64_t now_
 
 CoordinatorDecisions Coordination::give_up(const ProgressWatch::Verdict& verdict, uint64_t now_us) {
   if (phase_ == Phase::kGathering) {
+    if (log_.is_complete() && !has_unsaved()) return end(absl::OkStatus(), false);
     // Who was only to measure has read nothing that those who have trained could not.
     const bool blames_input = input_.is_of_participant() || !has_past();
     if (!input_.why().ok() && blames_input) return end(input_.why(), false);

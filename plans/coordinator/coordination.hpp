@@ -352,9 +352,10 @@ class Coordination {
   size_t most_gathered_ = 0;              // Members at once, since gathering began.
   std::string paused_why_;                // As the last pause was told.
   size_t planned_for_ = 0;                // How many could work when the plan was given out.
-  uint64_t hopeful_us_ = 0;               // The last step was committed, or the last worker came.
-  std::string journal_fault_;             // Why it cannot be written; empty: it can.
-  uint64_t journal_told_us_ = 0;          // With it: when that was last said.
+  /// When the first of the plans failed that have failed since the last commit or join.
+  std::optional<uint64_t> failing_since_us_;
+  std::string journal_fault_;     // Why it cannot be written; empty: it can.
+  uint64_t journal_told_us_ = 0;  // With it: when that was last said.
 };
 
 }  // namespace skein::plans
