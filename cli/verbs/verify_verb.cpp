@@ -35,10 +35,12 @@ bool is_there(const std::string& folder) {
   return fs::exists(fs::path(folder) / gpu::kCompleteName, error);
 }
 
-/// A folder as `skein export` and others make it.
+/// A folder as `skein export` and others make it, and no checkpoint that was cut short.
 bool has_weights_only(const std::string& path) {
   std::error_code error;
-  return fs::exists(fs::path(path) / gpu::kConfigName, error) && !is_there(path);
+  const auto has = [&](const char* name) { return fs::exists(fs::path(path) / name, error); };
+  return has(gpu::kConfigName) && !has(gpu::kCompleteName) && !has(gpu::kStateName) &&
+         !has(gpu::kOptimizerIndexName);
 }
 
 /// It has no digests.

@@ -30,8 +30,7 @@ struct Member {
   uint64_t eligible_us = 0;  // May be given work from then on.
   bool leaves = false;       // Its state is to move away.
   bool has_failed = false;   // It computes nothing any more; `leaves` is set.
-  /// Above 0, that is why, and it was not to leave: it had no memory for its part of a plan that
-  /// was made when so many could work, or to measure then.
+  /// Above 0: it failed for lack of memory when so many workers could work, and was not to leave.
   size_t lacked_of = 0;
   bool is_newcomer = false;     // It came, new, to a run that had begun to train.
   std::string held_back_why;    // "host a is flapping"; empty: it is not held back.
