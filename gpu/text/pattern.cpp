@@ -64,15 +64,6 @@ size_t beginning_of(std::string_view text, size_t at) {
   return std::min(at, text.size());
 }
 
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const size_t length = plans::character_bytes(text);
-    if (length == 0) return false;
-    text.remove_prefix(length);
-  }
-  return true;
-}
-
 /// Looks for matches in one text, which is UTF-8.
 class Matcher {
  public:
@@ -185,7 +176,7 @@ absl::StatusOr<std::unique_ptr<Pattern>> Pattern::compile(const std::string& exp
 
 absl::Status Pattern::cut(std::string_view text, MatchBudget& budget,
                           const std::function<absl::Status(std::string_view)>& take) const {
-  if (!is_utf8(text)) {
+  if (!plans::is_utf8(text)) {
     return absl::InvalidArgumentError(absl::StrCat(compiled_->place, ": the text is no UTF-8"));
   }
   Matcher matcher(compiled_->code, text, budget);

@@ -31,15 +31,6 @@ std::string type_of(const Json& json) {
   return type.is_string() ? type.get<std::string>() : "without a type";
 }
 
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const size_t length = plans::character_bytes(text);
-    if (length == 0) return false;
-    text.remove_prefix(length);
-  }
-  return true;
-}
-
 /// Unicode's canonical composition. ResourceExhausted if there is no memory.
 absl::StatusOr<std::string> composed(std::string_view text) {
   utf8proc_uint8_t* result = nullptr;
@@ -243,7 +234,7 @@ absl::Status Tokenizer::read_frame(const Json& json, const std::string& path) {
 }
 
 absl::StatusOr<std::vector<int32_t>> Tokenizer::encode(std::string_view text) const {
-  if (!is_utf8(text)) return absl::InvalidArgumentError("the text is no UTF-8");
+  if (!plans::is_utf8(text)) return absl::InvalidArgumentError("the text is no UTF-8");
   std::vector<int32_t> tokens = first_;
   const Take merge = [&](std::string_view piece) { return pairs_.encode(piece, tokens); };
   const Take cut = [&](std::string_view part) { return pieces_.cut(part, merge); };

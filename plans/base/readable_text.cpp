@@ -34,6 +34,15 @@ size_t character_bytes(std::string_view text) {
   return is_wrong ? 0 : length;
 }
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t length = character_bytes(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
 bool is_readable(std::string_view character, bool may_have_lines) {
   if (character.empty()) return false;
   const char first = character.front();

@@ -8,6 +8,8 @@ namespace skein::plans {
 /// Bytes of the character that `text` begins with; 0 if it is empty or not UTF-8. Overlong forms,
 /// halves of surrogate pairs and what is beyond Unicode are none.
 size_t character_bytes(std::string_view text);
+/// All of it is such characters.
+bool is_utf8(std::string_view text);
 /// Whether a terminal or a log may show the one character that `character` is: no control
 /// character, and none by which a reader may take a line for another one. Ends of lines and tabs
 /// only if it `may_have_lines`. False if it is empty.

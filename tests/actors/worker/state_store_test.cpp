@@ -26,20 +26,22 @@ TEST(StateStore, KeepsOneSnapshotOfAStateHoweverManyPlansBeginWithIt) {
   EXPECT_EQ(store.inventory().size(), 4u);
 }
 
+PreparedReplica small_replica(gpu::Device& device) {
+  PreparedReplica replica;
+  replica.options.model = small_job(1, 1).model;
+  replica.options.layers = {0, 1};
+  replica.options.rows = 1;
+  replica.options.seq_len = 4;
+  replica.model = gpu::StageModel::create(replica.options, device).value();
+  return replica;
+}
+
 TEST(StateStore, KeepsOneModelOfAStateHoweverManyPlansAreNotStarted) {
   const std::shared_ptr<gpu::Device> device = gpu::make_host_device(1);
   StateStore store;
   ReplicasRetired retired;
   retired.steps_done = 6;
-  const auto build_model = [&] {
-    PreparedReplica replica;
-    replica.options.model = small_job(1, 1).model;
-    replica.options.layers = {0, 1};
-    replica.options.rows = 1;
-    replica.options.seq_len = 4;
-    replica.model = gpu::StageModel::create(replica.options, *device).value();
-    retired.replicas = {replica};
-  };
+  const auto build_model = [&] { retired.replicas = {small_replica(*device)}; };
   for (int plan = 0; plan < 10; ++plan) {
     // A plan that is prepared anew builds one where it cannot take over the one before.
     build_model();
@@ -57,13 +59,7 @@ TEST(StateStore, CopiesOfModelsThatWereLetGoDoNotAddUp) {
   ReplicasRetired retired;
   retired.steps_done = 6;
   for (int plan = 0; plan < 10; ++plan) {  // None starts.
-    PreparedReplica replica;
-    replica.options.model = small_job(1, 1).model;
-    replica.options.layers = {0, 1};
-    replica.options.rows = 1;
-    replica.options.seq_len = 4;
-    replica.model = gpu::StageModel::create(replica.options, *device).value();
-    retired.replicas = {replica};
+    retired.replicas = {small_replica(*device)};
     store.keep_models(retired, 1);
     HeldState copy = snapshot_of(6, {0, 1});
     copy.generation = 1;
