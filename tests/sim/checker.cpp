@@ -368,7 +368,7 @@ void Checker::on_result(const actors::RunResult& result) {
   const auto reader = gpu::CheckpointReader::open(disk_.run_folder());
   const uint64_t durable = reader.ok() ? (*reader)->trainer_state().steps_done : 0;
   const auto [step, who] = newest_living_state(durable, {});
-  if (result.is_kept_whole && step == durable) {
+  if (result.is_kept_whole && step == durable && !has_told_all_after(durable)) {
     return fail(absl::StrCat("the run says that workers keep what is not saved, and after step ",
                              durable, " they have nothing whole"));
   }
@@ -536,7 +536,12 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
 void Checker::check_inventory(ProcessId worker, net::schema::Quiesced::Reader quiesced) {
   std::map<std::array<uint64_t, 4>, int> copies;
   std::set<std::pair<uint64_t, uint64_t>> states;
+  std::vector<ToldLayers>& told = told_[worker];
+  told.clear();
   for (auto each : quiesced.getInventory()) {
+    const auto begin = static_cast<int64_t>(each.getLayerBegin());
+    const auto end = static_cast<int64_t>(each.getLayerEnd());
+    told.push_back({each.getStep(), each.getGeneration(), {begin, end}});
     const std::array<uint64_t, 4> name{each.getStep(), each.getLayerBegin(), each.getLayerEnd(),
                                        each.getGeneration()};
     states.emplace(each.getStep(), each.getGeneration());
@@ -546,6 +551,28 @@ void Checker::check_inventory(ProcessId worker, net::schema::Quiesced::Reader qu
   }
   if (states.size() <= kStatesMax) return;
   fail(absl::StrCat("p", worker, " holds layers of ", states.size(), " states"));
+}
+
+/// Workers that live have told, the last time they were asked, of all layers of one committed step
+/// above `least`: as models or as snapshots, whose bits are checked where a plan begins with them.
+bool Checker::has_told_all_after(uint64_t least) const {
+  std::map<std::pair<uint64_t, uint64_t>, std::set<int64_t>> found;
+  for (const auto& [process, told] : told_) {
+    if (!world_.is_alive(process)) continue;
+    for (const ToldLayers& each : told) {
+      std::set<int64_t>& layers = found[{each.steps, each.generation}];
+      for (int64_t layer = each.layers.begin; layer < each.layers.end; ++layer) {
+        layers.insert(layer);
+      }
+    }
+  }
+  return std::any_of(found.begin(), found.end(), [&](const auto& state) {
+    const auto& [steps, generation] = state.first;
+    const auto record = store_.commits.find(steps - 1);
+    return steps > least && record != store_.commits.end() &&
+           record->second.generation == generation &&
+           static_cast<int64_t>(state.second.size()) == plans::layer_count(job_.model);
+  });
 }
 
 /// Whoever says that it has no memory for its part has none.

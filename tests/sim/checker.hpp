@@ -194,6 +194,7 @@ class Checker {
   void check_failed(ProcessId from, const net::schema::Envelope::Reader& envelope);
   void check_commit(const net::schema::Envelope::Reader& envelope, ProcessId to);
   void check_inventory(ProcessId worker, net::schema::Quiesced::Reader quiesced);
+  bool has_told_all_after(uint64_t least) const;
   /// `digests`: of the tensors that it holds.
   void check_replica(uint64_t generation, const Held& held, const std::vector<uint32_t>& digests,
                      uint64_t steps_done);
@@ -231,6 +232,12 @@ class Checker {
   std::map<uint64_t, std::vector<plans::PlanPart>>
       parts_;  // While their plan is not in the journal.
   std::map<ProcessId, Hosted> hosted_;
+  struct ToldLayers {
+    uint64_t steps = 0;
+    uint64_t generation = 0;  // In which it made the last of them.
+    plans::LayerRange layers;
+  };
+  std::map<ProcessId, std::vector<ToldLayers>> told_;  // What each said last that it holds.
   std::map<std::weak_ptr<gpu::StageModel>, uint64_t, std::owner_less<>> applied_;  // Steps.
   /// In which generation each model made its last update.
   std::map<std::weak_ptr<gpu::StageModel>, uint64_t, std::owner_less<>> updated_in_;
