@@ -591,6 +591,7 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
   if (stop_.is_made()) return choose(answer(question).chosen, 0, now_us);
   // Whoever comes while the planner thinks is for the next change.
   if (requests_.is_asked<RoundQuestion>()) return {};
+  asked_for_ = candidates_.eligible(now_us, Leavers::kWith);
   return requests_.ask({std::move(question)});
 }
 
@@ -613,7 +614,12 @@ CoordinatorDecisions Coordination::take(const RoundAnswer& answer, const PlanRea
                                         uint64_t now_us) {
   if (phase_ != Phase::kQuiescing) return {};
   progress_.on_progress(now_us);
-  if (!answer.chosen.ok()) return choose(answer.chosen, ready.thinking_us, now_us);
+  if (!answer.chosen.ok()) {
+    // It says nothing of who has come meanwhile.
+    const bool is_of_others = candidates_.eligible(now_us, Leavers::kWith) != asked_for_;
+    if (is_of_others) return try_choose(now_us);
+    return choose(answer.chosen, ready.thinking_us, now_us);
+  }
   // Somebody may have come or gone while it was being made.
   change_.propose(*answer.chosen);
   CoordinatorDecisions decisions;
@@ -636,9 +642,12 @@ CoordinatorDecisions Coordination::take(const RoundAnswer& answer, const PlanRea
 CoordinatorDecisions Coordination::choose(const absl::StatusOr<PlannedPipeline>& chosen,
                                           uint64_t planning_us, uint64_t now_us) {
   if (chosen.ok()) return assign(*chosen, planning_us, now_us);
-  // What others have trained in an earlier life may find room when more workers are back.
+  // What others have trained in an earlier life, or more workers were asked for than are left, may
+  // find room when more are here.
+  const bool may_find_room =
+      log_.steps_done() > 0 || static_cast<int64_t>(members_.count()) < options_.worker_count;
   const bool lacks_workers = absl::IsUnavailable(chosen.status()) ||
-                             (absl::IsResourceExhausted(chosen.status()) && log_.steps_done() > 0);
+                             (absl::IsResourceExhausted(chosen.status()) && may_find_room);
   if (!has_trained_ && !lacks_workers) return end(chosen.status(), false);
   return pause(std::string(chosen.status().message()), now_us);
 }

@@ -126,6 +126,39 @@ TEST(SlowPlanner, ALackOfMemoryInALaterLifeWaitsForMoreWorkers) {
   }
 }
 
+/// One that was asked for is gone before there is a plan, and the others lack memory.
+TEST(SlowPlanner, ALackOfMemoryOfFewerThanWereAskedForWaitsForMore) {
+  PlannedCluster cluster(2, memory_for(2));
+  cluster.quiesce(1);
+  cluster.noted(cluster.lose(2));
+  const CoordinatorDecisions paused = cluster.noted(cluster.answer_last());
+  EXPECT_EQ(find<EndRun>(paused), nullptr);
+  EXPECT_EQ(cluster.coordination.phase(), Coordination::Phase::kGathering);
+  cluster.noted(cluster.join(3));
+  cluster.measure(3);
+  cluster.wait(1'000'000);
+  for (uint32_t id : {1, 3}) cluster.quiesce(id);
+  EXPECT_NE(find<AssignPlan>(cluster.answer_last().decisions()), nullptr);
+}
+
+/// "No plan" says nothing of who has come while the planner thought.
+TEST(SlowPlanner, WhereNoPlanFitsThoseWhoCameMeanwhileAreAskedFor) {
+  PlannedCluster cluster(2, memory_for(2));
+  cluster.noted(cluster.lose(2));
+  cluster.quiesce(1);
+  ASSERT_TRUE(std::holds_alternative<RoundQuestion>(cluster.asked.back().question->what));
+  cluster.noted(cluster.join(3));
+  cluster.measure(3);
+  cluster.quiesce(3);
+  const CoordinatorDecisions again = cluster.noted(cluster.answer_last());
+  EXPECT_EQ(find<EndRun>(again), nullptr);
+  EXPECT_EQ(cluster.coordination.phase(), Coordination::Phase::kQuiescing);
+  const auto* question = std::get_if<RoundQuestion>(&cluster.asked.back().question->what);
+  ASSERT_NE(question, nullptr);
+  EXPECT_EQ(question->request.workers, (std::vector<WorkerId>{{1}, {3}}));
+  EXPECT_NE(find<AssignPlan>(cluster.answer_last().decisions()), nullptr);
+}
+
 TEST(SlowPlanner, NobodyIsLostWhileItThinksForThreeLeases) {
   PlannedCluster cluster(3);
   for (uint32_t id = 1; id <= 3; ++id) cluster.quiesce(id);
