@@ -430,6 +430,8 @@ CoordinatorOutcome Coordination::on_left_state(uint64_t steps_done, uint64_t now
     log_.set_durable_step(steps_done);
     reads_.on_whole();
   }
+  // A layout is made anew, in no time, for those who are here by now.
+  if (!candidates_.is_planned()) change_.drop_proposal();
   return try_choose(now_us);
 }
 
@@ -514,6 +516,7 @@ CoordinatorDecisions Coordination::begin_change(const std::string& reason, uint6
                                  {{"generation", absl::StrCat(generation_)}, {"reason", reason}}});
   }
   change_.begin();
+  asked_for_.clear();
   waits_for_holders_ = false;
   if (is_urgent_) change_.drop_proposal();  // It was made for others.
   append(decisions, count_on_full_again(now_us));
@@ -591,7 +594,7 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
   if (stop_.is_made()) return choose(answer(question).chosen, 0, now_us);
   // Whoever comes while the planner thinks is for the next change.
   if (requests_.is_asked<RoundQuestion>()) return {};
-  asked_for_ = candidates_.eligible(now_us, Leavers::kWith);
+  asked_for_ = able;
   return requests_.ask({std::move(question)});
 }
 
@@ -616,7 +619,7 @@ CoordinatorDecisions Coordination::take(const RoundAnswer& answer, const PlanRea
   progress_.on_progress(now_us);
   if (!answer.chosen.ok()) {
     // It says nothing of who has come meanwhile.
-    const bool is_of_others = candidates_.eligible(now_us, Leavers::kWith) != asked_for_;
+    const bool is_of_others = candidates_.able(now_us, Leavers::kWithout) != asked_for_;
     if (is_of_others) return try_choose(now_us);
     return choose(answer.chosen, ready.thinking_us, now_us);
   }
@@ -642,10 +645,11 @@ CoordinatorDecisions Coordination::take(const RoundAnswer& answer, const PlanRea
 CoordinatorDecisions Coordination::choose(const absl::StatusOr<PlannedPipeline>& chosen,
                                           uint64_t planning_us, uint64_t now_us) {
   if (chosen.ok()) return assign(*chosen, planning_us, now_us);
-  // What others have trained in an earlier life, or more workers were asked for than are left, may
-  // find room when more are here.
+  // What others have trained in an earlier life, or more workers were asked for than can work now,
+  // may find room when more are here.
   const bool may_find_room =
-      log_.steps_done() > 0 || static_cast<int64_t>(members_.count()) < options_.worker_count;
+      log_.steps_done() > 0 ||
+      static_cast<int64_t>(members_.count_able(now_us)) < options_.worker_count;
   const bool lacks_workers = absl::IsUnavailable(chosen.status()) ||
                              (absl::IsResourceExhausted(chosen.status()) && may_find_room);
   if (!has_trained_ && !lacks_workers) return end(chosen.status(), false);
@@ -697,6 +701,7 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t plann
   if (stop_.is_made() && restored.from_checkpoint) return end(absl::OkStatus(), true);
   change_.assign(chosen.plan, members_.all(), durable());
   planned_for_ = candidates_.able(now_us, Leavers::kWithout).size();
+  if (!asked_for_.empty()) planned_for_ = std::min(planned_for_, asked_for_.size());
   if (change_.restore().from_checkpoint && !reads_.fault().ok()) return end(reads_.fault(), false);
   for (const auto& [id, member] : members()) {
     if (takes_part(id)) members_.mark_holder(id);

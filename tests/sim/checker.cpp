@@ -839,6 +839,7 @@ std::pair<uint64_t, std::string> Checker::newest_living_state(
 
 /// With a start all that it held has moved.
 void Checker::check_let_go(ProcessId worker) {
+  if (left_whole_.contains(worker)) return;  // It is on disk, to be found.
   if (keeps_nothing_ || (started_us_ && *started_us_ >= appended_us_)) return;
   // The coordinator had read it, and takes it for whole.
   if (torn_us_ && *torn_us_ >= coordinator_began_us_) return;

@@ -113,6 +113,7 @@ class Checker {
   void on_left(ProcessId process, bool is_whole) {
     if (is_whole) {
       left_in_part_.erase(process);
+      left_whole_.insert(process);
     } else {
       left_in_part_.insert(process);
     }
@@ -279,6 +280,7 @@ class Checker {
   uint64_t forgotten_steps_ = 0;                        // The journal need not have all of these.
   std::map<std::pair<uint64_t, uint64_t>, Left> left_;  // By steps done and generation.
   std::set<ProcessId> left_in_part_;
+  std::set<ProcessId> left_whole_;
   std::set<ProcessId> strangers_;
   std::set<ProcessId> superseded_;
   /// Generations in which workers have a part for a superseded coordinator: what they do in it

@@ -325,6 +325,23 @@ TEST(CoordinationCheckpoint, AChangeThatBeginsMeanwhileWaitsForTheAnswer) {
   EXPECT_EQ(find<AssignPlan>(found)->restore.first_step, 5u);
 }
 
+/// It would be too much for the one who was there when the disk was asked.
+TEST(CoordinationCheckpoint, TheLayoutIsMadeForThoseWhoAreHereWhenTheAnswerComes) {
+  Cluster cluster(saving_job());
+  train(cluster, 5, 4);
+  cluster.lose(2);
+  cluster.plans_at_once = false;
+  ASSERT_NE(find<SeekLeftState>(cluster.quiesced(1, {{5, kFront}})), nullptr);
+  cluster.join(3);
+  cluster.quiesced(3);
+  cluster.now += 10'000'000;
+  const CoordinatorDecisions found =
+      cluster.decided(cluster.coordination.on_left_state(0, ++cluster.now));
+  const auto* assigned = find<AssignPlan>(found);
+  ASSERT_NE(assigned, nullptr);
+  EXPECT_EQ(plan_workers(assigned->plan), (std::set<WorkerId>{{1}, {3}}));
+}
+
 TEST(CoordinationCheckpoint, ADamagedOneLeadsToAnOlderOne) {
   Cluster cluster(saving_job());
   const CoordinatorDecisions first = restore_from_four(cluster);
