@@ -115,9 +115,10 @@ bool Membership::mark_leaving(WorkerId worker) {
 
 bool Membership::mark_failed(WorkerId worker, size_t lacked_of, bool had_part, uint64_t now_us) {
   Member& member = members_.at(worker);
-  if (member.has_failed) return false;
-  record_loss(worker, had_part, now_us);
-  if (!member.leaves) member.lacked_of = lacked_of;
+  const bool is_for_good = lacked_of == 0;
+  if (member.has_failed && !(is_for_good && member.lacked_of != 0)) return false;
+  if (!member.has_failed) record_loss(worker, had_part, now_us);
+  member.lacked_of = member.leaves ? 0 : lacked_of;
   member.leaves = member.has_failed = true;
   return true;
 }

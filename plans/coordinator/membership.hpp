@@ -66,8 +66,8 @@ class Membership {
   /// False if it was known.
   bool mark_leaving(WorkerId worker);
   /// It leaves, and may not work until it has; when it is here again, it is one that was lost.
-  /// False if it was known. `lacked_of`: above 0, it lacks memory, for what was decided when so
-  /// many could work.
+  /// `lacked_of`: above 0, it lacks memory, for what was decided when so many could work; 0: it can
+  /// do nothing more, whatever it lacked before. False if it was known.
   bool mark_failed(WorkerId worker, size_t lacked_of, bool had_part, uint64_t now_us);
   /// As many of those who lacked memory as then find more workers at work than when they did may
   /// work again: a plan gives each less to hold. False: there are none.

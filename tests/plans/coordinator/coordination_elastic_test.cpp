@@ -609,6 +609,28 @@ TEST(CoordinationElastic, AfterALackOfMemoryWhoeverComesGetsAPartOfThePlan) {
   EXPECT_EQ(cluster.coordination.plan()->stages.size(), 2u) << "what was in a hurry is over";
 }
 
+TEST(CoordinationElastic, WhoLacksMemoryAndThenCannotReadIsNotCountedOnAgain) {
+  JobSpec job = long_job();
+  job.parallelism.pipeline_parallel_degree = 0;
+  Cluster cluster(job, 3);
+  for (uint32_t id : {1, 2, 3}) cluster.join(id);
+  for (uint32_t id : {1, 2, 3}) cluster.quiesced(id);
+  for (uint32_t id : {1, 2, 3}) cluster.prepared(id);
+  const std::vector<InventoryItem> all = {{0, {0, 6}}};
+  cluster.lose(3);
+  cluster.quiesced(1, all);
+  cluster.quiesced(2, all);
+  const auto fail = [&](const absl::Status& why) {
+    return cluster.coordination.on_worker_failed({1}, why, ++cluster.now);
+  };
+  ASSERT_TRUE(fail(absl::AbortedError("no memory")).is_accepted());
+  EXPECT_TRUE(fail(absl::AbortedError("no memory")).is_dropped());
+  ASSERT_TRUE(fail(absl::InvalidArgumentError("no such token")).is_accepted());
+  EXPECT_TRUE(fail(absl::InvalidArgumentError("no such token")).is_dropped());
+  cluster.join(4);
+  EXPECT_TRUE(cluster.coordination.members().at({1}).has_failed);
+}
+
 TEST(CoordinationElastic, WhoseStepsAreLongHasAsLongToQuiesce) {
   Cluster cluster(long_job());
   cluster.closed_are_dead = false;
