@@ -535,12 +535,14 @@ void WorkerState::tell_peer_failure(const absl::Status& why, plans::WorkerId pee
 }
 
 /// Whoever cannot read what it is given to read, or has no memory for another plan or to measure,
-/// still has what it holds.
+/// still has what it holds. Whoever has no memory for the first plan may have some for the next,
+/// with a smaller part.
 void WorkerState::tell_failed(const absl::Status& why, bool is_at_work) {
   const bool lacks_memory = absl::IsResourceExhausted(why) && !(replica_actor && is_at_work);
   const bool holds_state = replica_actor || !store.held().empty();
-  const bool stays =
-      (plans::is_bad_input(why) || lacks_memory) && session->was_member() && holds_state;
+  const bool may_fit = lacks_memory && (holds_state || phase == Phase::kPreparing);
+  const bool may_give = plans::is_bad_input(why) && holds_state;
+  const bool stays = session->was_member() && (may_fit || may_give);
   if (failure && stays) return;  // It has been told.
   session->tell(net::Failed{std::string(why.message()), plans::is_bad_input(why), stays});
   if (!stays) return end(why);

@@ -528,7 +528,8 @@ struct Failed {
   # Worker -> coordinator: the worker cannot go on. A repeat changes nothing.
   reason @0 :Text;        # One line: what, where, what to do.
   badInput @1 :Bool;      # True for bad data or checkpoints: exit code 3.
-  stays @2 :Bool;         # It hands over what it holds, and waits for `Stop`; else it ends.
+  stays @2 :Bool;         # It hands over what it holds, and waits for `Stop` or a plan that it has memory for;
+                          # else it ends.
 }
 
 struct PeerFailure {

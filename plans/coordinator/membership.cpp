@@ -163,6 +163,11 @@ bool Membership::all_have_failed() const {
                      [](const auto& each) { return each.second.has_failed; });
 }
 
+bool Membership::some_have_failed() const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [](const auto& each) { return each.second.has_failed; });
+}
+
 bool Membership::some_leave() const {
   return std::any_of(members_.begin(), members_.end(),
                      [](const auto& each) { return each.second.leaves; });

@@ -93,6 +93,7 @@ class Membership {
   /// How many may work, without those who are to leave.
   size_t count_able(uint64_t now_us) const;
   bool some_leave() const;
+  bool some_have_failed() const;
   /// None is left that computes; also true of nobody.
   bool all_have_failed() const;
   /// When the next member that is held back may be given work; none: nobody is held back.

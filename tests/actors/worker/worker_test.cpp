@@ -384,6 +384,22 @@ TEST(Worker, WhoHasNoMemoryForAnotherPlanGivesWhatItHolds) {
   EXPECT_THAT(rig.inventory(), ElementsAre(0u));
 }
 
+TEST(Worker, WhoHasNoMemoryForItsFirstPlanStaysForTheNext) {
+  WorkerRig rig;
+  rig.join();
+  rig.quiesce(1);
+  rig.assign(1);
+  rig.prepared(1, absl::ResourceExhaustedError("no memory"));
+  ASSERT_EQ(rig.count(Body::FAILED), 1u);
+  EXPECT_TRUE(rig.link->bodies(Body::FAILED)[0].getFailed().getStays());
+  EXPECT_THAT(rig.ends, IsEmpty());
+  rig.quiesce(2);
+  EXPECT_EQ(rig.count(Body::QUIESCED), 2u);
+  rig.assign(2);
+  rig.prepared(2);
+  EXPECT_EQ(rig.count(Body::PREPARED), 1u) << "its part is smaller";
+}
+
 TEST(Worker, PreparesAgainWithItsModelsMovedOffAFullDevice) {
   WorkerRig rig;
   rig.join();
