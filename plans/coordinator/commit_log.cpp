@@ -232,6 +232,8 @@ Outcome<CoordinatorDecisions> CommitLog::on_journaled(uint64_t step, uint64_t no
   CoordinatorDecisions decisions = {make_broadcast(order, now_us)};
   last_commit_us_ = static_cast<double>(now_us - last_step_end_us_);
   last_step_us_ = last_commit_us_ / static_cast<double>(end - step_);
+  last_pass_us_ =
+      totals_.longest_pass_us > 0 ? static_cast<double>(totals_.longest_pass_us) : last_commit_us_;
   snapshots_.on_cost(totals_.snapshot_us, last_step_us_);
   is_held_ = order.last;
   if (order.snapshot) snapshots_.on_ordered(end, now_us);

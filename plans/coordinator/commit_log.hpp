@@ -91,6 +91,9 @@ class CommitLog {
   std::optional<double> last_norm() const { return last_norm_; }
   /// What the last commit took since the one before; 0: there was none in this life.
   double last_commit_us() const { return last_commit_us_; }
+  /// The longest that a worker was at one thing for it: a step, an iteration of its own, or the end
+  /// of a round; 0: there was none in this life.
+  double last_pass_us() const { return last_pass_us_; }
   /// When the work on the next commit began.
   uint64_t last_step_end_us() const { return last_step_end_us_; }
   double last_step_us() const { return last_step_us_; }  // 0: no step of this plan is committed.
@@ -158,6 +161,7 @@ class CommitLog {
   std::map<uint64_t, uint64_t> generations_;  // By the first committed step that each covers.
   double last_step_us_ = 0;
   double last_commit_us_ = 0;
+  double last_pass_us_ = 0;
   uint64_t durable_step_ = 0;
   std::map<uint64_t, Validation> validations_;  // By step.
   std::map<uint64_t, Checkpoint> checkpoints_;  // By steps done.

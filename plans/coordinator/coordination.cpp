@@ -1437,10 +1437,10 @@ std::optional<Coordination::Awaited> Coordination::awaited() const {
                      [this](WorkerId id) { return measurements_.is_asked(id); }};
     case Phase::kQuiescing:
       // One whose link has swallowed the order is told it again when it is back on another one.
-      // What its device is at may take as long as a step.
+      // What its device is at may take as long as a step, but not as a round of several.
       return Awaited{"quiesced",
                      std::max(return_seconds(options_.job),
-                              std::min(init_s / 2, log_.last_commit_us() * kSecondsPerMicrosecond)),
+                              std::min(init_s / 2, log_.last_pass_us() * kSecondsPerMicrosecond)),
                      [this](WorkerId id) { return !change_.has_quiesced(id); }};
     case Phase::kPreparing:
       // The run has as much time for its first step; one that is to stop has not.

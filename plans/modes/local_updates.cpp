@@ -88,11 +88,13 @@ ModeDecisions LocalUpdates::made(CoordinatorDecisions orders) {
     totals.replica_samples = done.samples;
     totals.stage_staleness = staleness_;
     totals.stage_weight_delay = done.weight_delay;
+    totals.longest_pass_us = now_us_ - closes_since_us_;
     last_timings_ = {};
     for (const PipelineIteration& each : iterations_) {
       ModeTimings::Pass pass{each.pipeline, each.step_us(), {}};
       for (const auto& [stage, report] : each.reports) {
         pass.busy_us[layout_.replica(stage, each.pipeline)] = report.busy_us;
+        totals.longest_pass_us = std::max(totals.longest_pass_us, report.step_us);
       }
       last_timings_.passes.push_back(std::move(pass));
     }
@@ -531,6 +533,7 @@ void LocalUpdates::try_meet(CoordinatorDecisions& orders) {
   for (const Pipeline& each : pipelines_) {
     if (!each.claims.empty()) return;
   }
+  closes_since_us_ = now_us_;
   const bool pushes = has_server_ && !has_lost() && !std::exchange(has_pushed_, true);
   is_meeting_ = !pushes;
   close(!pushes, orders);

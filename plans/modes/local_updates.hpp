@@ -175,7 +175,8 @@ class LocalUpdates final : public TrainingMode {
   std::map<uint64_t, Group> groups_;  // That run, by number.
   uint64_t next_number_ = 1;
   uint64_t end_step_ = 0;
-  uint64_t begun_us_ = 0;  // The round.
+  uint64_t begun_us_ = 0;         // The round.
+  uint64_t closes_since_us_ = 0;  // The last average of the round, or its push before that.
   bool has_server_ = false;
   bool has_pushed_ = false;  // All have, at the end of the round.
   bool is_meeting_ = false;  // The global average is taken.

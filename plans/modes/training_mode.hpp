@@ -28,6 +28,9 @@ struct CommitTotals {
   std::vector<uint64_t> stage_staleness;     // [stages], largest of the groups; or empty.
   std::vector<uint32_t> stage_weight_delay;  // [stages], as in `ReadyReport`; or empty.
   uint64_t snapshot_us = 0;                  // Longest copy of a snapshot; 0: none was taken.
+  /// The longest that a replica was at one thing, an iteration or the end of a round; 0: it was at
+  /// one since the last commit.
+  uint64_t longest_pass_us = 0;
 };
 
 /// What the timings of a commit's work tell those that watch them.

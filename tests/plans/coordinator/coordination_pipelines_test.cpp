@@ -250,6 +250,44 @@ TEST(CoordinationPipelines, ALossInTheLastRoundEndsTheRunWithWhatIsDueInTheEnd) 
   EXPECT_EQ(cluster.coordination.phase(), Coordination::Phase::kFinishing);
 }
 
+/// Returns for how long one that does not quiesce is awaited behind a round of a minute.
+uint64_t seconds_to_quiesce(uint64_t iteration_us, uint64_t mean_us) {
+  PipelineCluster cluster;
+  cluster.step_us.assign(8, iteration_us);
+  cluster.holds_mean = cluster.holds_journal = true;
+  const CoordinatorDecisions round = cluster.run(cluster.begun);
+  cluster.now += mean_us;
+  cluster.holds_mean = false;
+  for (const CoordinatorDecision& each : round) {
+    const auto* average = std::get_if<AverageWeights>(&each);
+    if (average != nullptr && average->is_global) cluster.answer(each);
+  }
+  cluster.now += 60 * kSecondUs;
+  cluster.decided(cluster.coordination.on_journaled(3, cluster.now));
+  cluster.coordination.on_peer_failure({1}, {}, "its group does not form", cluster.now);
+  uint64_t asked_us = 0;
+  for (int seconds = 0; seconds < 200; ++seconds) {
+    cluster.now += kSecondUs;
+    for (uint32_t id : {1, 2, 3}) {
+      cluster.decided(cluster.coordination.on_heartbeat({id}, {}, cluster.now));
+    }
+    const CoordinatorDecisions told = cluster.decided(cluster.coordination.on_timer(cluster.now));
+    if (find<DismissWorker>(told) != nullptr) return (cluster.now - asked_us) / kSecondUs;
+    if (find<QuiesceWorker>(told) == nullptr) continue;
+    asked_us = cluster.now;
+    for (uint32_t id : {1, 2}) cluster.quiesced(id, {{4, kAll}});
+  }
+  return 200;
+}
+
+TEST(CoordinationPipelines, WhoseRoundsAreLongHasAsLongToQuiesceAsAnIterationOrTheEndTakes) {
+  EXPECT_LT(seconds_to_quiesce(5 * kSecondUs, 0), 20u);
+  EXPECT_GE(seconds_to_quiesce(30 * kSecondUs, 0), 30u);
+  EXPECT_LT(seconds_to_quiesce(30 * kSecondUs, 0), 40u);
+  EXPECT_GE(seconds_to_quiesce(5 * kSecondUs, 40 * kSecondUs), 40u);
+  EXPECT_LT(seconds_to_quiesce(5 * kSecondUs, 40 * kSecondUs), 50u);
+}
+
 TEST(CoordinationPipelines, WordsOfAnOlderPlanChangeNothing) {
   PipelineCluster cluster;
   cluster.holds_mean = true;
