@@ -12,10 +12,21 @@ constexpr size_t kDescribedMax = 8;
 
 }  // namespace
 
-void AbsentHolders::await(WorkerId worker, const std::string& why, uint64_t until_us,
-                          uint64_t longest_us, const std::string& address) {
-  const uint64_t first_us = first_until_us_.try_emplace(worker, until_us).first->second;
-  absent_[worker] = {why, std::min(until_us, first_us + longest_us), address};
+void AbsentHolders::await(WorkerId worker, const std::string& why, const Patience& patience,
+                          const std::string& address, uint64_t now_us) {
+  const uint64_t all_us = patience.wait_us + patience.more_us;
+  const uint64_t left_us = left_us_.try_emplace(worker, all_us).first->second;
+  absent_[worker] = {why, now_us, now_us + std::min(patience.wait_us, left_us), address};
+}
+
+void AbsentHolders::on_back(WorkerId worker, uint64_t now_us) {
+  const auto absence = absent_.find(worker);
+  if (absence == absent_.end()) return;
+  if (absence->second.until_us != 0) {
+    uint64_t& left_us = left_us_.at(worker);
+    left_us -= std::min(left_us, std::max(kAbsenceUsMin, now_us - absence->second.since_us));
+  }
+  absent_.erase(absence);
 }
 
 void AbsentHolders::give_up(WorkerId worker, const std::string& why) {

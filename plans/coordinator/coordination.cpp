@@ -37,8 +37,10 @@ uint64_t return_us(const JobSpec& job) {
 }
 
 /// Who comes and goes without a step in between is not waited for again and again.
-uint64_t longest_absence_us(const JobSpec& job) {
-  return static_cast<uint64_t>(job.comm.init_timeout_seconds / 2 / kSecondsPerMicrosecond);
+AbsentHolders::Patience patience_of(const JobSpec& job, double wait_s) {
+  const double more_s = job.comm.init_timeout_seconds / 2;
+  return {static_cast<uint64_t>(wait_s / kSecondsPerMicrosecond),
+          static_cast<uint64_t>(more_s / kSecondsPerMicrosecond)};
 }
 
 bool is_left_to_planner(const Coordination::Options& options) {
@@ -91,8 +93,7 @@ Coordination::Coordination(Options options, uint64_t now_us)
     for (const auto& [worker, generation] : options_.earlier_workers) workers.insert(worker);
     for (const WorkerId worker : workers) {
       absent_.await(worker, "it was part of a plan before the coordinator's restart",
-                    now_us + static_cast<uint64_t>(wait_s / kSecondsPerMicrosecond),
-                    longest_absence_us(options_.job), "");
+                    patience_of(options_.job, wait_s), "", now_us);
     }
   }
   // A layout that follows the number of workers does not say how many there were.
@@ -992,7 +993,7 @@ CoordinatorOutcome Coordination::on_join(PeerNumber peer, JoinRequest request, u
                           : lose(*before, absl::UnavailableError(why), now_us));
     changes_connection_ = false;
     if (phase_ == Phase::kEnded) return decisions;
-    absent_.on_back(*before);
+    absent_.on_back(*before, now_us);
     if (request.previous.value != 0) request.previous = *before;
   }
   append(decisions, welcome(peer, std::move(request), now_us));
@@ -1022,7 +1023,7 @@ CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request,
   // A worker that was one knows the run: whoever does not is none of ours.
   if (request.run != options_.run || has_number_of_another(request)) request.previous = {};
   const bool is_back = request.previous.value != 0 && !members_.has(request.previous);
-  absent_.on_back(request.previous);
+  absent_.on_back(request.previous, now_us);
   const bool has_other_config =
       request.config_digest != 0 && request.config_digest != options_.config_digest;
   const Member& member = members_.admit(peer, std::move(request), has_trained_, now_us);
@@ -1132,8 +1133,7 @@ CoordinatorDecisions Coordination::await_return(const Member& member, const std:
   const double wait_s =
       std::min(return_seconds(options_.job), options_.job.comm.init_timeout_seconds / 2);
   const std::string& address = member.request.data_address;
-  absent_.await(member.id, why, now_us + static_cast<uint64_t>(wait_s / kSecondsPerMicrosecond),
-                longest_absence_us(options_.job), address);
+  absent_.await(member.id, why, patience_of(options_.job, wait_s), address, now_us);
   return {CheckListener{address}};
 }
 

@@ -697,6 +697,22 @@ TEST(CoordinationElastic, WhoseLinkBreaksAgainAndAgainIsNotWaitedForWithoutEnd) 
   FAIL() << "the run neither goes on nor back";
 }
 
+TEST(CoordinationElastic, WhoseLinkBreaksTwiceInALongStepIsWaitedForTwice) {
+  ClosedLink cluster;
+  cluster.now += 8'000'000;
+  cluster.join(7, 2);
+  cluster.quiesced(2, {{5, kBack}});
+  cluster.prepared(1);
+  cluster.prepared(2);
+  ASSERT_TRUE(cluster.coordination.is_training());
+  cluster.now += 400'000'000;
+  cluster.lose(2);
+  const CoordinatorDecisions waits = cluster.quiesced(1, {{5, kFrontStage}, {0, {0, 6}}});
+  EXPECT_EQ(find<AssignPlan>(waits), nullptr);
+  ASSERT_NE(find<RunEvent>(waits), nullptr);
+  EXPECT_EQ(find<RunEvent>(waits)->name, "run.waiting");
+}
+
 TEST(CoordinationElastic, PlansThatFailOneAfterTheOtherEndTheRun) {
   Cluster cluster(long_job());
   cluster.start();
