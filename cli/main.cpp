@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <system_error>
@@ -245,6 +246,9 @@ int run(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   const auto overrides = take_overrides(words);
   if (!overrides.ok()) return report_error(overrides.status());
+  // One that comes while arguments are read is not lost.
+  std::optional<Signals> signals;
+  if (looks_at_signals(words)) signals.emplace();
   const auto fail_point = read_fail_point();
   if (!fail_point.ok()) return report_error(fail_point.status());
 
@@ -349,23 +353,20 @@ int run(int argc, char** argv) {
   train_options.fail_point = *fail_point;
   train_options.format = as_json ? LogFormat::kJson : LogFormat::kText;
   if (train_verb->parsed() || coordinator_verb->parsed()) {
-    Signals signals;
     train_options.spawns_workers = train_verb->parsed();
     if (absl::Status status = die_with_parent(train_parent); !status.ok()) {
       return report_error(status);
     }
     if (coordinator_verb->parsed()) train_options.listen = listen;
-    return run_jobs(trained, train_options, signals);
+    return run_jobs(trained, train_options, *signals);
   }
   if (compare_verb->parsed()) {
-    Signals signals;
     comparing.overrides = *overrides;
-    return compare(comparing, signals);
+    return compare(comparing, *signals);
   }
   if (demo_verb->parsed()) {
-    Signals signals;
     demo_options.overrides = *overrides;
-    return demo(demo_options, signals);
+    return demo(demo_options, *signals);
   }
   if (plan_verb->parsed()) {
     plan_options.planning.overrides = *overrides;
@@ -376,9 +377,8 @@ int run(int argc, char** argv) {
     return finish(simulate(simulate_options));
   }
   if (profile_verb->parsed()) {
-    Signals signals;
     profiling.training.overrides = *overrides;
-    return profile(profiling, signals);
+    return profile(profiling, *signals);
   }
   if (show_verb->parsed()) return finish(show_config(config_path, *overrides));
   if (eval_verb->parsed()) {
@@ -396,17 +396,11 @@ int run(int argc, char** argv) {
       !status.ok()) {
     return report_error(status);
   }
-  if (worker_verb->parsed()) {
-    Signals signals;
-    return run_worker(worker_arguments, *fail_point, signals);
-  }
+  if (worker_verb->parsed()) return run_worker(worker_arguments, *fail_point, *signals);
   if (drain_verb->parsed()) return finish(drain_worker(where, to_drain));
   if (status_verb->parsed()) return finish(print_status(asked, status_json));
   if (generate_verb->parsed()) return finish(generate(generating, std::cout));
-  if (export_verb->parsed()) {
-    Signals signals;
-    return finish(export_model(exporting, signals, std::cout));
-  }
+  if (export_verb->parsed()) return finish(export_model(exporting, *signals, std::cout));
   if (verify_verb->parsed()) return finish(verify_checkpoints(to_verify, std::cout));
   std::fputs(describe_keys().c_str(), stdout);
   return finish(kExitDone);

@@ -5,14 +5,27 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+
 #include "plans/base/check.hpp"
 
 namespace skein::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kTogether(500);
+constexpr std::array<std::string_view, 7> kVerbs = {"train", "coordinator", "worker", "compare",
+                                                    "demo",  "profile",     "export"};
 
 }  // namespace
+
+bool looks_at_signals(std::span<const std::string> words) {
+  const auto verb = std::find_if(words.begin(), words.end(), [](const std::string& word) {
+    return !word.starts_with("-");  // What may stand before the verb has no values.
+  });
+  return verb != words.end() && std::find(kVerbs.begin(), kVerbs.end(), *verb) != kVerbs.end();
+}
 
 Signals::Signals() {
   sigset_t set;

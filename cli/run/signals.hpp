@@ -1,8 +1,13 @@
 #pragma once
 
 #include <chrono>
+#include <span>
+#include <string>
 
 namespace skein::cli {
+
+/// Whether the command of these words of the command line waits for signals.
+bool looks_at_signals(std::span<const std::string> words);
 
 /// SIGINT, SIGTERM and SIGHUP (the terminal is gone; unless it is ignored) as something to wait for
 /// instead of a handler. Made before any thread, so that all of them have the signals blocked. One
