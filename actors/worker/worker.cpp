@@ -27,8 +27,10 @@ namespace {
 /// So many coordinators of an older term in a row end a worker.
 constexpr int kOlderJoinsMax = 2;
 /// Who is told to leave is often killed ten seconds later: it does not wait for a coordinator that
-/// is gone as long as others do.
+/// is gone, or stopped, as long as others do.
 constexpr uint64_t kLeaverPatienceUs = 4'000'000;
+/// So many heartbeats without an answer are silence, however rare they are.
+constexpr double kUnansweredMin = 3;
 
 std::string host_name() {
   std::array<char, 256> buffer{};
@@ -463,10 +465,19 @@ void WorkerState::on_leave(const LeaveRequest& leave) {
   session->tell(net::Leave{leave.reason});
 }
 
-/// Nobody is there who could take what it holds.
+/// Nobody is there who could take what it holds. A coordinator that says nothing may only be
+/// stopped for a moment: who cannot write what it holds waits until the lease is over, too.
 bool WorkerState::has_waited_to_leave() const {
-  return !session->is_joined() && now_us() >= leaves_since_us + kLeaverPatienceUs &&
-         session->lost_us(now_us()) >= kLeaverPatienceUs;
+  if (now_us() < leaves_since_us + kLeaverPatienceUs) return false;
+  if (!session->is_joined()) return session->lost_us(now_us()) >= kLeaverPatienceUs;
+  const double unanswered_us =
+      kUnansweredMin * job.elastic.heartbeat_interval_seconds * plans::kMicrosecondsPerSecond;
+  return may_save() &&
+         session->is_silent(now_us(), std::max<double>(kLeaverPatienceUs, unanswered_us));
+}
+
+bool WorkerState::may_save() const {
+  return session->was_member() && job.checkpoint.enable && job.device.type != "sleep";
 }
 
 void WorkerState::on_heartbeat() {
@@ -556,9 +567,7 @@ void WorkerState::forget_lack_of_memory() {
 
 /// The coordinator is gone for good. What is held outlives us if we see the run folder.
 void WorkerState::give_up(const absl::Status& why) {
-  const bool may_save =
-      session->was_member() && job.checkpoint.enable && job.device.type != "sleep";
-  if (!may_save) return end(why);
+  if (!may_save()) return end(why);
   gives_up = why;
   // Longer than that a device or a disk need not be waited for.
   gives_up_at_us = now_us() + static_cast<uint64_t>(job.elastic.coordinator_timeout_seconds *

@@ -166,6 +166,8 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void on_measured(const ProfileMeasured& result);
   void on_leave(const LeaveRequest& leave);
   bool has_waited_to_leave() const;
+  /// What it holds outlives it, if it sees the run folder.
+  bool may_save() const;
   void on_heartbeat();
   void on_heartbeat_ack(const net::HeartbeatAck& ack);
   void on_fault(const WorkerFault& fault);

@@ -515,6 +515,7 @@ TEST(Worker, ALeaverDoesNotWaitForItsCoordinatorAsLongAsOthers) {
     for (int second = 0; second < seconds; ++second) {
       rig.scheduler().advance_time(1s);
       rig.run();
+      rig.control(1, net::HeartbeatAck());
       while (rig.end_one()) continue;
     }
   };
@@ -529,6 +530,30 @@ TEST(Worker, ALeaverDoesNotWaitForItsCoordinatorAsLongAsOthers) {
   rig.tell(EmergencySaved{{"/run/checkpoint/x"}, absl::OkStatus()});
   ASSERT_EQ(rig.ends.size(), 1u);
   EXPECT_THAT(std::string(rig.ends[0].message()), ::testing::HasSubstr("SIGTERM"));
+}
+
+TEST(Worker, ALeaverWhoseCoordinatorIsStoppedWritesWhatItHoldsBeforeTheLeaseIsOver) {
+  for (const bool can_write : {true, false}) {
+    WorkerRig rig;
+    rig.job.checkpoint.enable = can_write;
+    rig.job.elastic.heartbeat_timeout_seconds = 10;
+    rig.join();
+    rig.host(1);
+    rig.start(1);
+    rig.tell(LeaveRequest{"SIGTERM"});
+    const auto wait = [&](int seconds) {
+      for (int second = 0; second < seconds; ++second) {
+        rig.scheduler().advance_time(1s);
+        rig.run();
+        while (rig.end_one()) continue;
+      }
+    };
+    wait(3);
+    EXPECT_THAT(rig.emergencies, IsEmpty());
+    wait(3);
+    EXPECT_EQ(rig.emergencies.size(), can_write ? 1u : 0u);
+    EXPECT_THAT(rig.ends, IsEmpty()) << "the coordinator may go on, and take what it holds";
+  }
 }
 
 TEST(Worker, WithoutCheckpointsNothingIsWrittenInTheEnd) {
