@@ -16,6 +16,18 @@ namespace {
 /// way to train would be faster: waits are known to within some of them only.
 constexpr double kLentMax = 0.05;
 
+/// The plan in force, to be measured before what may take its place.
+PlannedPipeline ahead_of(const Plan& in_force, PlannedPipeline candidate) {
+  PlannedPipeline first{in_force, 0, "the plan in force", {}};
+  first.rivals = std::exchange(candidate.rivals, {});
+  first.rivals.insert(first.rivals.begin(), std::move(candidate));
+  return first;
+}
+
+RunEvent no_mitigation(const std::string& speeds, const std::string& why) {
+  return {"straggler.no_mitigation", absl::StrCat(speeds, ": ", why), {}};
+}
+
 }  // namespace
 
 PlanReview::PlanReview(const PlanCandidates& candidates, const std::optional<Plan>& last,
@@ -210,19 +222,14 @@ PlanReview::Advice PlanReview::take(const ChangeAnswer& answer, uint64_t steps_d
   const bool must = must_change();
   const std::string speeds = std::exchange(considered_.speeds_reason, "");
   const bool tries = answer.candidate.ok() && trials_.take_due(*answer.candidate);
-  if (!must && tries && is_same_but_for_generation(answer.candidate->plan, *change_.plan())) {
-    trials_.on_chosen(*answer.candidate);
-    return {tell_spare("the plan in force is the one that promises most"), ""};
-  }
-  if (!must && !(answer.candidate.ok() && (answer.is_worthwhile || tries))) {
+  if (!must && tries && !answer.is_worthwhile) return try_from_here(*answer.candidate, speeds);
+  if (!must && !(answer.candidate.ok() && answer.is_worthwhile)) {
     const std::string why =
         !answer.candidate.ok()     ? std::string(answer.candidate.status().message())
         : candidates_.is_planned() ? "no plan promises 5 % more than the one in force"
                                    : "the job's layout has no place for more";
     CoordinatorDecisions decisions = tell_spare(why);
-    if (!speeds.empty()) {
-      decisions.push_back(RunEvent{"straggler.no_mitigation", absl::StrCat(speeds, ": ", why), {}});
-    }
+    if (!speeds.empty()) decisions.push_back(no_mitigation(speeds, why));
     return {std::move(decisions), ""};
   }
   if (!answer.candidate.ok()) {
@@ -235,13 +242,25 @@ PlanReview::Advice PlanReview::take(const ChangeAnswer& answer, uint64_t steps_d
   // A layout is made anew, in no time, for those who are here then.
   if (candidates_.is_planned()) change_.propose(*answer.candidate);
   if (must) return {{}, "a worker leaves"};
-  if (!answer.is_worthwhile) return {{}, "plans for those who are left are tried"};
   if (speeds.empty()) return {{}, "there are workers that could help"};
   timings_.on_mitigation(steps_done);
   return {{RunEvent{"straggler.mitigation",
                     absl::StrCat("another plan: ", speeds, "; ", answer.candidate->reason),
                     {{"kind", "another plan"}}}},
           speeds};
+}
+
+/// Predictions err: what promises no more than the plan in force is measured beside it, and that
+/// one stays if it is the fastest.
+PlanReview::Advice PlanReview::try_from_here(const PlannedPipeline& candidate,
+                                             const std::string& speeds) {
+  const bool is_same = is_same_but_for_generation(candidate.plan, *change_.plan());
+  trials_.on_chosen(is_same ? candidate : ahead_of(*change_.plan(), candidate));
+  const std::string why = is_same ? "the plan in force is the one that promises most"
+                                  : "plans for those who are left are tried";
+  CoordinatorDecisions decisions = tell_spare(why);
+  if (!speeds.empty()) decisions.push_back(no_mitigation(speeds, why));
+  return {std::move(decisions), ""};
 }
 
 /// Nobody is idle without a reason that people are told.

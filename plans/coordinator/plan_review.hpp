@@ -91,6 +91,7 @@ class PlanReview {
                                       uint64_t now_us);
   CoordinatorDecisions look_at_mode(const Commit& commit, uint64_t now_us);
   Advice take(const ChangeAnswer& answer, uint64_t steps_done);
+  Advice try_from_here(const PlannedPipeline& candidate, const std::string& speeds);
   Advice take(const MitigationAnswer& answer, uint64_t steps_done);
   Advice take(const PolicyAnswer& answer);
   Advice take(const ModeAnswer& answer);

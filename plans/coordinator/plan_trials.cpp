@@ -72,13 +72,14 @@ PlanTrials::Outcome PlanTrials::end() {
   Outcome outcome;
   outcome.is_end = true;
   const bool stays = static_cast<size_t>(best - candidates_.begin()) == current_;
-  outcome.text =
-      absl::StrCat("of the candidates ", stays ? "the last one was" : "an earlier one was",
-                   " the fastest: ", best->pipeline.reason, "; steps took ",
-                   absl::StrJoin(candidates_, ", ", [](std::string* out, const Candidate& each) {
-                     absl::StrAppendFormat(out, "%.4g ms (%.4g predicted)", each.step_us * 1e-3,
-                                           each.pipeline.objective_us * 1e-3);
-                   }));
+  outcome.text = absl::StrCat(
+      "of the candidates ", stays ? "the last one was" : "an earlier one was",
+      " the fastest: ", best->pipeline.reason, "; steps took ",
+      absl::StrJoin(candidates_, ", ", [](std::string* out, const Candidate& each) {
+        absl::StrAppendFormat(out, "%.4g ms", each.step_us * 1e-3);
+        if (each.pipeline.objective_us == 0) return;  // Made in a hurry.
+        absl::StrAppendFormat(out, " (%.4g predicted)", each.pipeline.objective_us * 1e-3);
+      }));
   if (!stays) outcome.next = best->pipeline;
   candidates_.clear();
   current_ = 0;

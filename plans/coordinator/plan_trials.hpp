@@ -26,7 +26,8 @@ class PlanTrials {
   /// was made in a hurry, those that the planner finds for these workers are due to be tried.
   void begin_generation(const Plan& plan, bool was_urgent);
   /// The planner was asked for the first time since then, and has found this: it has rivals, and
-  /// they are to be tried whatever it promises. True once.
+  /// they are to be tried whatever it promises, behind the plan in force if that is no more. True
+  /// once.
   bool take_due(const PlannedPipeline& chosen);
 
   struct Outcome {

@@ -26,8 +26,10 @@ JobSpec one_worker_job() {
 
 /// A layout of one worker, which is in force on the first one of three.
 struct Reviewed {
-  explicit Reviewed(JobSpec reviewed = one_worker_job(), const std::vector<WorkerId>& hosts = {{1}})
-      : job(std::move(reviewed)) {
+  explicit Reviewed(JobSpec reviewed = one_worker_job(), const std::vector<WorkerId>& hosts = {{1}},
+                    bool is_planned = false)
+      : job(std::move(reviewed)), candidates{job,     given,        is_planned,
+                                             members, measurements, change} {
     for (uint32_t id = 1; id <= 3; ++id) {
       members.admit(PeerNumber{id}, {.host_name = "vm", .process_id = id}, false, 0);
       change.take_inventory(WorkerId{id}, {});
@@ -37,13 +39,23 @@ struct Reviewed {
   }
 
   PlanReview::Advice seek() { return review.seek_better({}, 1, 0, 0); }
+  void measure_all() {
+    for (const auto& [id, member] : members.all()) {
+      measurements.request({{id, member}});
+      MeasuredWorker measured;
+      measured.memory_bytes = int64_t{1} << 40;
+      measured.profile = estimate_profile(job.model, job.training.seq_len, rows_to_measure(job),
+                                          job.optimizer, 1e9, 1e9);
+      measurements.take(member, measured);
+    }
+  }
 
   JobSpec job;
   std::optional<Plan> given;
   Membership members{10, std::nullopt};
   Measurements measurements{job};
   PlanChange change{job, std::nullopt};
-  PlanCandidates candidates{job, given, /*is_planned=*/false, members, measurements, change};
+  PlanCandidates candidates;
   PlannerRequests requests;
   PlanReview review{candidates, std::nullopt, training_modes(), change, requests};
 };
@@ -113,19 +125,64 @@ TEST(PlanReview, AMitigationIsProposedInTheModeOfThePlanThatItChanges) {
   EXPECT_EQ(proposed->plan.mode, run.change.plan()->mode);
 }
 
+/// What is not worthwhile by what is predicted, with a rival.
+ChangeAnswer much_the_same(const Reviewed& run) {
+  ChangeAnswer answer{PlannedPipeline{*run.change.plan(), 0, "another", {}}, false};
+  answer.candidate->plan.microbatch_rows += 1;
+  answer.candidate->rivals = {*answer.candidate};
+  answer.candidate->rivals.front().plan.microbatch_rows += 1;
+  return answer;
+}
+
 /// What is predicted says less than what is measured; but only once, or plans would change without
 /// end.
-TEST(PlanReview, AfterALossWhatPromisesMuchTheSameIsTriedOnce) {
+TEST(PlanReview, AfterALossWhatPromisesMuchTheSameIsTriedOnceBesideThePlanInForce) {
   JobSpec job = one_worker_job();
   job.tokens.trial_steps = 1;
   Reviewed run(job);
-  ChangeAnswer answer{PlannedPipeline{*run.change.plan(), 0, "another", {}}, false};
-  answer.candidate->rivals = {*answer.candidate};
-  answer.candidate->plan.microbatch_rows += 1;
-  EXPECT_EQ(run.review.take({answer}, 5, false).reason, "") << "nobody was lost";
+  const ChangeAnswer answer = much_the_same(run);
+  const auto tried_after_two_steps = [&](double step_us) {
+    EXPECT_EQ(run.review.take({answer}, 5, false).reason, "");
+    const PlanReview::Commit commit{6, step_us, 0, {}, 1};
+    EXPECT_EQ(run.review.try_another(commit).reason, "");
+    return run.review.try_another(commit).reason;
+  };
+  EXPECT_EQ(tried_after_two_steps(1000), "") << "nobody was lost";
+  const Plan in_force = *run.change.plan();
   run.review.begin_generation(/*was_urgent=*/true);
-  EXPECT_EQ(run.review.take({answer}, 5, false).reason, "plans for those who are left are tried");
-  EXPECT_EQ(run.review.take({answer}, 5, false).reason, "");
+  EXPECT_EQ(tried_after_two_steps(1000), "another plan is tried");
+  std::string reason;
+  for (int64_t rows = 1; rows <= 2; ++rows) {
+    const auto proposed = run.change.take_proposal({WorkerId{1}});
+    ASSERT_TRUE(proposed);
+    EXPECT_EQ(proposed->plan.microbatch_rows, in_force.microbatch_rows + rows);
+    run.change.assign(proposed->plan, run.members.all(), {});
+    run.review.on_chosen(*proposed);
+    run.review.begin_generation(/*was_urgent=*/false);
+    reason = tried_after_two_steps(2000);
+  }
+  EXPECT_EQ(reason, "the fastest plan that was tried");
+  const auto last = run.change.take_proposal({WorkerId{1}});
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->plan.microbatch_rows, in_force.microbatch_rows) << "that was there before";
+  run.change.assign(last->plan, run.members.all(), {});
+  run.review.begin_generation(/*was_urgent=*/false);
+  EXPECT_EQ(tried_after_two_steps(1000), "");
+}
+
+TEST(PlanReview, WhoHasBecomeSlowIsToldOfWherePlansAreTried) {
+  JobSpec job = one_worker_job();
+  job.tokens.trial_steps = 1;
+  Reviewed run(job, {{1}}, /*is_planned=*/true);
+  run.measure_all();
+  run.review.begin_generation(/*was_urgent=*/true);
+  TimingWatch::Observation seen;
+  seen.due = {{{1}, 3, "its steps are long"}};
+  run.review.look({6, 1000, 0, {}, 1}, seen, 0);
+  ASSERT_TRUE(run.review.wants_better());
+  run.seek();
+  EXPECT_THAT(events(run.review.take({much_the_same(run)}, 5, false)),
+              ::testing::Contains("straggler.no_mitigation"));
 }
 
 TEST(PlanReview, AfterALossThePlanInForceMayBeTheFirstToBeTried) {
@@ -150,14 +207,7 @@ TEST(PlanReview, UntilItIsKnownWhatIsExpectedNobodyHasBecomeSlow) {
   job.training.micro_batch_size = job.training.global_batch_size = 3;
   job.parallelism.data_parallel_replicate_degree = 3;
   Reviewed run(job, {{1}, {2}, {3}});
-  for (const auto& [id, member] : run.members.all()) {
-    run.measurements.request({{id, member}});
-    MeasuredWorker measured;
-    measured.memory_bytes = int64_t{1} << 40;
-    measured.profile = estimate_profile(job.model, job.training.seq_len, rows_to_measure(job),
-                                        job.optimizer, 1e9, 1e9);
-    run.measurements.take(member, measured);
-  }
+  run.measure_all();
   const auto told = [&](uint64_t first, uint64_t busy_us) {
     size_t count = 0;
     for (uint64_t step = first; step < first + 60; ++step) {

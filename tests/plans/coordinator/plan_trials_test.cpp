@@ -63,6 +63,16 @@ TEST(PlanTrials, EachIsTriedAndTheFastestStays) {
   for (int n = 0; n < 9; ++n) EXPECT_EQ(trial.trials.on_commit(700).text, "");
 }
 
+TEST(PlanTrials, OfAPlanThatWasNotPredictedNothingIsSaidToBe) {
+  PlannedPipeline first = plan_of(1);
+  first.objective_us = 0;
+  first.rivals = {plan_of(2)};
+  Trial trial;
+  trial.start(first);
+  trial.start(*trial.steps(900).next);
+  EXPECT_THAT(trial.steps(700).text, HasSubstr("steps took 0.9 ms, 0.7 ms (1 predicted)"));
+}
+
 TEST(PlanTrials, TheLastOneStaysWithoutAnotherChange) {
   Trial trial;
   trial.start(*trial.steps(900).next);
