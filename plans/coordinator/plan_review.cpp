@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -51,6 +52,9 @@ CoordinatorDecisions PlanReview::begin_generation(bool was_urgent) {
   speeds_reason_.clear();
   const Plan& plan = *change_.plan();
   mode_choice_.begin_generation(plan);
+  std::set<WorkerId> members;
+  for (const auto& [id, member] : candidates_.members().all()) members.insert(id);
+  planned_mode_.forget_without(members);
   planned_mode_.begin_generation(plan);
   timings_.begin_generation(plan);
   trials_.begin_generation(plan, was_urgent);

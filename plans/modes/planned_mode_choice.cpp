@@ -45,6 +45,13 @@ void PlannedModeChoice::begin_generation(const Plan& plan) {
   next_look_ = patience_.steps_between_looks();
 }
 
+void PlannedModeChoice::forget_without(const std::set<WorkerId>& members) {
+  std::erase_if(measured_, [&](const auto& each) {
+    const std::set<WorkerId>& workers = each.second.workers;
+    return !std::includes(members.begin(), members.end(), workers.begin(), workers.end());
+  });
+}
+
 void PlannedModeChoice::on_commit(uint64_t steps_done, double step_us) {
   if (!may_change_) return;
   spans_.push_back({steps_done, step_us});
@@ -83,7 +90,11 @@ std::optional<ModeChoice::Change> PlannedModeChoice::on_answer(const ModeAnswer&
   if (measured > 0 && predicted > 0) {
     const bool is_sure = spans_.back().steps_done - spans_.front().steps_done >= kStepsSure;
     const double bias = measured / predicted;
-    measured_[mode_] = {is_sure ? bias : std::max(1.0, bias), workers_};
+    Measured& known = measured_[mode_];
+    // What a few steps of a new plan seem to say is no better than what many of the last one said.
+    if (is_sure || !known.is_sure) {
+      known = {is_sure ? bias : std::max(1.0, bias), workers_, is_sure};
+    }
   }
   const double apart = answer.apart_per_second * bias_of(kLocalMode) * answer.apart_worth;
   const double together = answer.together_per_second * bias_of(kSynchronousMode);

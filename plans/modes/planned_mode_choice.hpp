@@ -30,6 +30,8 @@ class PlannedModeChoice {
   /// The job may change its mode: a resumed run goes on as its last plan did.
   bool may_change() const { return may_change_; }
   void begin_generation(const Plan& plan);
+  /// These are the members: what was measured of a mode with others tells nothing any more.
+  void forget_without(const std::set<WorkerId>& members);
   /// A commit is out, whose steps took so long each.
   void on_commit(uint64_t steps_done, double step_us);
   /// These are the last steps. True if it is time for a look.
@@ -56,9 +58,10 @@ class PlannedModeChoice {
   struct Measured {
     double bias = 1;             // Measured over predicted iterations.
     std::set<WorkerId> workers;  // Those of the plan that it was measured of.
+    bool is_sure = false;        // By enough steps; by fewer, only the best is believed.
   };
-  // By mode, until a plan in it has other workers. The best plans of the two modes may well have
-  // unlike ones.
+  // By mode, until a plan in it has other workers, or one of them is gone. The best plans of the
+  // two modes may well have unlike ones.
   std::map<std::string, Measured> measured_;
   std::set<WorkerId> workers_;  // Those of the plan in force.
   std::string look_text_;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <vector>
 
 #include "plans/plan/pipeline_plan.hpp"
@@ -188,23 +189,63 @@ TEST(PlannedModeChoice, WhatWasMeasuredWithOtherWorkersIsForgotten) {
   }
 }
 
+Plan plan_of(const std::string& mode, const std::vector<WorkerId>& workers) {
+  Plan plan = plan_in(mode);
+  plan.stages.resize(1);
+  for (WorkerId worker : workers) plan.stages[0].replicas.push_back({{0}, worker, {0, 1}});
+  return plan;
+}
+
+TEST(PlannedModeChoice, AFewStepsOfANewPlanSayNoMoreThanManyOfTheLastOne) {
+  JobSpec job = auto_job();
+  job.training.global_batch_size = pipeline_samples(job);  // A step is an iteration.
+  PlannedModeChoice choice(job, true);
+  const ModeAnswer alike = predicted(10, 10);
+  choice.begin_generation(plan_of(kLocalMode, {{1}}));
+  train(choice, 0, 40, 4);
+  EXPECT_FALSE(choice.on_answer(alike));
+  ASSERT_TRUE(choice.on_answer(alike)) << "10 are predicted";
+  choice.begin_generation(plan_of(kSynchronousMode, {{1}}));
+  train(choice, 40, 80, 5);
+  EXPECT_FALSE(choice.on_answer(alike)) << "5 against 4";
+  choice.begin_generation(plan_of(kSynchronousMode, {{1}}));  // Layers have moved.
+  train(choice, 80, 90, 4.5);
+  EXPECT_FALSE(choice.on_answer(alike));
+  // Apart there would be 5.5 by what was measured; 10 together are only what was predicted.
+  EXPECT_FALSE(choice.on_answer(predicted(10, 13.75)));
+  EXPECT_TRUE(choice.on_answer(predicted(10, 13.75)));
+}
+
+TEST(PlannedModeChoice, WhatWasMeasuredWithWorkersThatAreGoneIsForgotten) {
+  JobSpec job = auto_job();
+  job.training.global_batch_size = pipeline_samples(job);  // A step is an iteration.
+  for (const bool is_gone : {false, true}) {
+    PlannedModeChoice choice(job, true);
+    const ModeAnswer alike = predicted(10, 10);
+    choice.begin_generation(plan_of(kLocalMode, {{1}, {2}}));
+    train(choice, 0, 40, 2);
+    EXPECT_FALSE(choice.on_answer(alike));
+    ASSERT_TRUE(choice.on_answer(alike)) << "10 are predicted";
+    choice.forget_without(is_gone ? std::set<WorkerId>{{1}, {3}}
+                                  : std::set<WorkerId>{{1}, {2}, {3}});
+    choice.begin_generation(plan_of(kSynchronousMode, {{1}, {3}}));
+    train(choice, 40, 80, 5);
+    EXPECT_FALSE(choice.on_answer(alike));
+    EXPECT_EQ(choice.on_answer(alike).has_value(), is_gone) << "2 against 5, or 10 as predicted";
+  }
+}
+
 /// A worker that has no place in the plan of one mode may have one in the other's.
 TEST(PlannedModeChoice, WhatWasMeasuredOfAModeOutlastsTheOtherOne) {
   JobSpec job = auto_job();
   job.training.global_batch_size = pipeline_samples(job);  // A step is an iteration.
   PlannedModeChoice choice(job, true);
-  const auto of = [](const std::string& mode, std::vector<WorkerId> workers) {
-    Plan plan = plan_in(mode);
-    plan.stages.resize(1);
-    for (WorkerId worker : workers) plan.stages[0].replicas.push_back({{0}, worker, {0, 1}});
-    return plan;
-  };
   const ModeAnswer alike = predicted(10, 10);
-  choice.begin_generation(of(kSynchronousMode, {{1}}));
+  choice.begin_generation(plan_of(kSynchronousMode, {{1}}));
   train(choice, 0, 40, 5);
   EXPECT_FALSE(choice.on_answer(alike));
   ASSERT_TRUE(choice.on_answer(alike)) << "half of what is predicted";
-  choice.begin_generation(of(kLocalMode, {{1}, {2}}));
+  choice.begin_generation(plan_of(kLocalMode, {{1}, {2}}));
   train(choice, 40, 80, 6);
   for (int look = 0; look < 5; ++look) EXPECT_FALSE(choice.on_answer(alike)) << "6 against 5";
 }
