@@ -59,6 +59,7 @@ GroupStart PeerRoster::start(std::span<const ReplicaId> members) {
     peer.ready = false;
     if (members.size() == 1) continue;
     peer.group = start.number;
+    peer.left_group.reset();  // Its weights are those of this group's.
     open.push_back({members[m], newest - peer.version});
     peer.version = newest;
   }
@@ -72,12 +73,22 @@ std::vector<ReplicaId> PeerRoster::end(const GroupOutcome& outcome) {
   if (group == open_.end()) return freed;
   for (const OpenMember& member : group->second) {
     Peer& peer = peers_[member.replica.value];
-    peer.group.reset();
+    const bool is_in = peer.group == outcome.number;
+    if (!is_in && peer.left_group != outcome.number) continue;
     if (!outcome.ok) peer.version -= member.lag;  // It goes on with what it had.
-    freed.push_back(member.replica);
+    (is_in ? peer.group : peer.left_group).reset();
+    if (is_in) freed.push_back(member.replica);
   }
   open_.erase(group);
   return freed;
+}
+
+bool PeerRoster::is_open(uint64_t number) const {
+  const auto group = open_.find(number);
+  return group != open_.end() &&
+         std::any_of(group->second.begin(), group->second.end(), [&](const OpenMember& member) {
+           return peers_[member.replica.value].group == number;
+         });
 }
 
 bool PeerRoster::leave(const MembershipChange& change) {
@@ -85,17 +96,15 @@ bool PeerRoster::leave(const MembershipChange& change) {
   present_[change.pipeline] = false;
   --present_count_;
   for (uint32_t stage = 0; stage < layout_.stages; ++stage) {
-    const ReplicaId replica = layout_.replica(stage, change.pipeline);
-    Peer& peer = peers_[replica.value];
-    if (peer.group) {
-      auto group = open_.find(*peer.group);
-      std::erase_if(group->second, [&](const OpenMember& m) { return m.replica == replica; });
-      if (group->second.empty()) open_.erase(group);
-    }
-    peer = Peer{.version = peer.version, .left_step = peer.next_step};
+    Peer& peer = peers_[layout_.replica(stage, change.pipeline).value];
+    peer = Peer{.version = peer.version,
+                .left_step = peer.next_step,
+                .left_group = peer.group ? peer.group : peer.left_group};
   }
+  if (present_count_ > 0) return true;
   // The next round begins with the same weights for all.
-  if (present_count_ == 0) std::fill(peers_.begin(), peers_.end(), Peer{});
+  std::fill(peers_.begin(), peers_.end(), Peer{});
+  open_.clear();
   return true;
 }
 

@@ -47,7 +47,7 @@ class PeerRoster {
   std::vector<ReplicaId> end(const GroupOutcome& outcome);
 
   /// Has not ended, and has members that are present.
-  bool is_open(uint64_t number) const { return open_.contains(number); }
+  bool is_open(uint64_t number) const;
 
   /// False, and nothing changes: the pipeline replica is unknown, or absent or present already.
   /// Versions outlast a leave while others are present; when all have left, all are alike again.
@@ -61,6 +61,8 @@ class PeerRoster {
     uint64_t version = 0;
     std::optional<uint64_t> group;
     std::optional<uint64_t> left_step;  // Its next step when it left; only while others are there.
+    /// It left this group, which is open, and has been in no other one since.
+    std::optional<uint64_t> left_group;
   };
   struct OpenMember {
     ReplicaId replica;
@@ -75,7 +77,9 @@ class PeerRoster {
   std::vector<bool> present_;  // [pipeline replicas]
   uint32_t present_count_;
   uint64_t started_count_ = 0;
-  std::map<uint64_t, std::vector<OpenMember>> open_;  // By number; members that are present.
+  /// By number, with members that have left. Of a group whose members are all lost nobody tells the
+  /// end: there are no more of these than replicas.
+  std::map<uint64_t, std::vector<OpenMember>> open_;
 };
 
 }  // namespace skein::plans
