@@ -280,6 +280,7 @@ void CoordinatorState::tell_progress() {
     progress.processes[id] = member.request.process_id;
   }
   progress.links = links.workers().size();
+  progress.failed_start = coordination->failed_start();
   config.on_progress(progress);
 }
 

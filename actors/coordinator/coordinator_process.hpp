@@ -53,7 +53,8 @@ struct RunProgress {
   bool has_started = false;  // A step may be in progress.
   uint64_t steps_done = 0;
   std::map<plans::WorkerId, uint32_t> processes;  // Process id of every member.
-  size_t links = 0;  // To workers; after the end, of those that have not left yet.
+  size_t links = 0;           // To workers; after the end, of those that have not left yet.
+  absl::Status failed_start;  // As `plans::Coordination::failed_start`.
 };
 
 /// The coordinator's half of a run inside this process: its listener, actors and journal.

@@ -457,6 +457,10 @@ void TrainRun::check_children(const actors::RunProgress& progress) {
   } else {
     deserted_.reset();
   }
+  // Whoever lacks memory waits for others to share the work with; but none will come.
+  if (options_.spawns_workers && !chaos_->awaits_join() && !progress.failed_start.ok()) {
+    coordinator_->abort(progress.failed_start);
+  }
   // Once training has begun the others go on without it, while there are others or some will come.
   const bool is_alone = children_->all_ended() && progress.links == 0;
   const bool is_fatal = !progress.has_started || (is_alone && !chaos_->awaits_join());

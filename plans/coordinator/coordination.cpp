@@ -662,10 +662,9 @@ CoordinatorDecisions Coordination::pause(const std::string& why, uint64_t now_us
       absent_.awaited(now_us).empty();  // Else others will say what they can read.
   if (!has_committed() && input_.is_of_participant() && is_alone) return end(input_.why(), false);
   const bool have_all_failed = members_.count() > 0 && members_.all_have_failed();
-  // Others might have more memory; but where the workers are ours, no others come.
-  const bool is_final = (have_all_failed && is_bad_input(last_failure_)) ||
-                        (members_.some_have_failed() && !options_.awaits_last_workers);
-  if (is_final && is_alone && !has_committed()) return end(last_failure_, false);
+  if (have_all_failed && is_alone && !has_committed() && is_bad_input(last_failure_)) {
+    return end(last_failure_, false);
+  }
   // Those who hold what is to be saved may be on their way back.
   const bool waits = members_.count() == 0 && !is_alone && has_past() && has_unsaved();
   if (stop_.is_made() && !waits) return end(absl::OkStatus(), true);
@@ -1546,6 +1545,11 @@ CoordinatorDecisions Coordination::give_up(const ProgressWatch::Verdict& verdict
                  absl::StrCat("no progress for ", verdict.waited_s, " s at step ", steps_done() + 1,
                               " (", verdict.limit, "); waiting for ", who_is_missing())),
              false);
+}
+
+absl::Status Coordination::failed_start() const {
+  const bool waits = phase_ == Phase::kGathering && has_trained_ && !has_committed();
+  return waits && members_.some_have_failed() ? last_failure_ : absl::OkStatus();
 }
 
 std::string Coordination::who_is_missing() const {

@@ -209,6 +209,9 @@ class Coordination {
   /// It has something to do or to hold by the plan that is prepared or in force.
   bool takes_part(WorkerId worker) const { return change_.takes_part(worker); }
   Goodput goodput(uint64_t now_us) const { return goodput_.at(now_us); }
+  /// Why nothing was committed in this life and the run waits for more workers: those who are here
+  /// cannot go on. OK: it is not so.
+  absl::Status failed_start() const;
   /// As `TrainingMode::pipeline_replica_of`, for reports; -1 while there is no plan in force.
   int32_t pipeline_replica_of(ReplicaId replica) const;
   /// When to call `on_timer`, beside the times at which it is called anyway; none: no wish.

@@ -583,33 +583,25 @@ TEST(CoordinationElastic, WhoLackedMemoryAloneIsCountedOnAgainWithWhoIsBack) {
   EXPECT_TRUE(cluster.coordination.members().at({1}).has_failed) << "it would fail again";
 }
 
-TEST(CoordinationElastic, WhereAllLackMemoryForTheFirstPlansOthersAreAwaitedIfSomeMayCome) {
-  for (const bool others_may_come : {true, false}) {
-    Coordination::Options options;
-    options.job = long_job();
-    options.worker_count = 2;
-    options.awaits_last_workers = others_may_come;
-    Cluster cluster(options);
-    cluster.gather();
-    CoordinatorDecisions told;
-    for (uint32_t full : {2u, 1u}) {
-      ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kPreparing);
-      cluster.decided(cluster.coordination.on_worker_failed(
-          WorkerId{full}, absl::AbortedError("no memory"), ++cluster.now));
-      cluster.quiesced(1);
-      told = cluster.quiesced(2);
-    }
-    ASSERT_EQ(find<EndRun>(told) == nullptr, others_may_come);
-    if (!others_may_come) {
-      EXPECT_THAT(std::string(find<EndRun>(told)->status.message()), HasSubstr("no memory"));
-      continue;
-    }
-    ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kGathering);
-    cluster.join(3);
-    for (uint32_t id : {1u, 2u}) {
-      EXPECT_FALSE(cluster.coordination.members().at(WorkerId{id}).has_failed) << id;
-    }
+TEST(CoordinationElastic, WhereAllLackMemoryForTheFirstPlansOthersAreAwaited) {
+  Cluster cluster(long_job());
+  cluster.gather();
+  for (uint32_t full : {2u, 1u}) {
+    ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kPreparing);
+    EXPECT_TRUE(cluster.coordination.failed_start().ok());
+    cluster.decided(cluster.coordination.on_worker_failed(
+        WorkerId{full}, absl::AbortedError("no memory"), ++cluster.now));
+    cluster.quiesced(1);
+    cluster.quiesced(2);
   }
+  ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kGathering);
+  const absl::Status why = cluster.coordination.failed_start();
+  EXPECT_THAT(std::string(why.message()), HasSubstr("no memory"));
+  cluster.join(3);
+  for (uint32_t id : {1u, 2u}) {
+    EXPECT_FALSE(cluster.coordination.members().at(WorkerId{id}).has_failed) << id;
+  }
+  EXPECT_TRUE(cluster.coordination.failed_start().ok());
 }
 
 TEST(CoordinationElastic, AfterALackOfMemoryWhoeverComesGetsAPartOfThePlan) {
