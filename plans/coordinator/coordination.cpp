@@ -62,9 +62,17 @@ uint64_t other_jobs_us(const BroadcastCommit& commit, const Plan& plan) {
   return static_cast<uint64_t>(longest_s * kMicrosecondsPerSecond);
 }
 
-/// Why the run ends, if it is for what happened to this worker.
-absl::Status blame_of(const std::string& who, uint64_t step, const absl::Status& why) {
-  return {why.code(), absl::StrCat(who, " failed at step ", step, ": ", why.message())};
+/// What has happened to a worker.
+struct Mishap {
+  std::string who;
+  uint64_t step = 0;
+  absl::Status blame;  // Why the run ends, if it is for that.
+};
+
+Mishap mishap_of(std::string who, uint64_t steps_done, const absl::Status& why) {
+  const uint64_t step = steps_done + 1;
+  std::string text = absl::StrCat(who, " failed at step ", step, ": ", why.message());
+  return {std::move(who), step, absl::Status(why.code(), text)};
 }
 
 }  // namespace
@@ -1162,9 +1170,9 @@ CoordinatorDecisions Coordination::set_aside(WorkerId worker, const std::string&
 CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why, uint64_t now_us,
                                         bool may_return) {
   if (phase_ == Phase::kEnded || !members_.has(worker)) return {};  // By what was lost before it.
-  const std::string who = describe(worker);
-  const uint64_t step = steps_done() + 1;
-  CoordinatorDecisions decisions = {worker_lost(worker, who, step, why), DismissWorker{worker}};
+  const Mishap mishap = mishap_of(describe(worker), steps_done(), why);
+  CoordinatorDecisions decisions = {worker_lost(worker, mishap.who, mishap.step, why),
+                                    DismissWorker{worker}};
   // Until a plan starts, those of the one before may hold what nobody else has.
   if (members().at(worker).may_hold_state) {
     const std::string reason(why.message());
@@ -1180,11 +1188,10 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
   const bool measures = !has_trained_ && measurements_.is_asked(worker);
   members_.lose(worker, change_.hosts(worker), now_us);
   CoordinatorDecisions asked = forget(worker);
-  const absl::Status blame = blame_of(who, step, why);
   const bool is_input_bad =
-      (takes_part || measures) && accuse_input(lost, takes_part, blame, now_us);
+      (takes_part || measures) && accuse_input(lost, takes_part, mishap.blame, now_us);
   if (is_input_bad || (options_.only_profiles && phase_ != Phase::kGathering)) {
-    append(decisions, end(blame, false));
+    append(decisions, end(mishap.blame, false));
     return decisions;
   }
   append(decisions, std::move(asked));
@@ -1285,14 +1292,12 @@ CoordinatorOutcome Coordination::on_worker_failed(WorkerId worker, const absl::S
   if (!members_.mark_failed(worker, is_bad_input(why) ? 0 : of, hosts, now_us)) {
     return Dropped{DropReason::kRepeated};
   }
-  const std::string who = describe(worker);
-  const uint64_t step = steps_done() + 1;
-  CoordinatorDecisions decisions = {worker_failed(worker, who, step, why)};
-  const absl::Status blame = blame_of(who, step, why);
-  last_failure_ = blame;
+  const Mishap mishap = mishap_of(describe(worker), steps_done(), why);
+  CoordinatorDecisions decisions = {worker_failed(worker, mishap.who, mishap.step, why)};
+  last_failure_ = mishap.blame;
   const bool takes_part = change_.takes_part(worker);
-  if (takes_part && accuse_input(members().at(worker), takes_part, blame, now_us)) {
-    append(decisions, end(blame, false));
+  if (takes_part && accuse_input(members().at(worker), takes_part, mishap.blame, now_us)) {
+    append(decisions, end(mishap.blame, false));
     return decisions;
   }
   if (measurements_.forget(worker)) append(decisions, measurements_.request(members()));
@@ -1300,7 +1305,7 @@ CoordinatorOutcome Coordination::on_worker_failed(WorkerId worker, const absl::S
   if (phase_ == Phase::kProfiling) append(decisions, go_on_without(worker, reason, now_us));
   const bool is_at_work = phase_ == Phase::kQuiescing || phase_ == Phase::kPreparing || runs_plan();
   // Its step will not end.
-  append(decisions, is_at_work && change_.hosts(worker)
+  append(decisions, is_at_work && hosts
                         ? go_on_without(worker, reason, now_us, /*lacks_memory=*/!is_bad_input(why))
                         : let_leave(worker, now_us));
   return decisions;

@@ -72,8 +72,9 @@ bool is_chosen_by_planner(const ReplanRequest& request);
 /// the current one without them, their rows split over their stages' other replicas (`reroute`);
 /// else, if a stage has no replica left or no memory for the rows, an even layout by speed: as many
 /// stages as there are workers, at most one per layer, cut so that the slowest is as fast as
-/// possible, in the order in which the workers hold stages now. ResourceExhausted    if that does
-/// not fit the memory; else as `replan`.
+/// possible, in the order in which the workers hold stages now.
+/// ResourceExhausted    if that does not fit the memory.
+/// Else as `replan`.
 absl::StatusOr<PlannedPipeline> quick_replan(const ReplanRequest& request);
 
 /// The same for pipeline replicas: those of the current plan that have lost nobody, as they are.

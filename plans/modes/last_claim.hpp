@@ -8,9 +8,9 @@ namespace skein::plans {
 /// A pipeline replica towards the end of a round.
 struct PipelinePace {
   bool goes_on = false;  // It has claims, and takes more while there are any.
-  /// Its last iteration: all of it if it ends with a flush, else its busiest worker's part. 0: not
-  /// known.
-  double busy_us = 0;
+  /// From one claim to the next, by its last iteration: all of it if it ends with a flush, else its
+  /// busiest worker's part. 0: not known.
+  double pace_us = 0;
   double claims = 0;   // That it holds.
   double samples = 1;  // That each of its claims has.
 };

@@ -15,7 +15,8 @@ namespace skein::plans {
 
 /// What the schedule of a candidate plan may count on: its times, transfers, and the room that the
 /// devices of the cluster of `model` leave for stashes, per row: the tightest replica of a rank
-/// decides. ResourceExhausted   if a device has no room for its stages' state.
+/// decides.
+/// ResourceExhausted   if a device has no room for its stages' state.
 absl::StatusOr<ScheduleCosts> schedule_costs(const CandidatePlan& candidate,
                                              const CandidateCost& cost, CostModel& model);
 

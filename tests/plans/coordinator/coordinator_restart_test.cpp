@@ -134,7 +134,6 @@ TEST(CoordinatorRestart, WaitsForTheLeaseOfWhoMayHoldNewerState) {
   EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 7u);
 }
 
-/// It may say any number: only who is of the run is one of those that are waited for.
 TEST(CoordinatorRestart, WhereNobodyThereCanReadTheInputTheRunEndsAtOnce) {
   Restarted run;
   for (uint32_t id : {1, 2, 3}) run.join(id, 100 + id, id);
@@ -180,6 +179,7 @@ TEST(CoordinatorRestart, WhereNobodyHasTheMemoryToMeasureTheRunIsPaused) {
   EXPECT_FALSE(paused.empty()) << "it waits for nobody, without a word";
 }
 
+/// It may say any number: only who is of the run is one of those that are waited for.
 TEST(CoordinatorRestart, AStrangerTakesNobodysPlace) {
   Restarted cluster;
   cluster.join(1, 11, 1);
