@@ -64,7 +64,7 @@ TEST(PlanTrials, EachIsTriedAndTheFastestStays) {
 }
 
 TEST(PlanTrials, OfAPlanThatWasNotPredictedNothingIsSaidToBe) {
-  PlannedPipeline first = plan_of(1);
+  PlannedPipeline first = plan_of(6);
   first.objective_us = 0;
   first.rivals = {plan_of(2)};
   Trial trial;
