@@ -416,6 +416,7 @@ void CoordinatorState::carry_out(const plans::CompleteCheckpoint& decision) {
   CheckpointRequest request;
   request.generation = coordination->generation();
   request.state = gpu::trainer_state_after(config.options.job, decision.steps_done);
+  request.state.positions = config.start.positions;
   request.state.data_bytes = config.start.data.bytes;
   request.state.data_digest = config.start.data.digest;
   request.state.loss = decision.loss;

@@ -55,6 +55,22 @@ absl::Status check_data(const plans::JobSpec& job, const TrainingData& data,
                    " bytes now, or other contents); its position in the data would mean nothing"));
 }
 
+/// `TrainerState::positions` of a run that goes on from what is in `load_path`: its own
+/// checkpoints, or those of another run, with which it begins.
+int64_t positions_before(const plans::JobSpec& job, const std::string& load_path, bool are_own) {
+  if (load_path.empty()) return 0;
+  const auto folders = gpu::complete_checkpoints(load_path);
+  if (!folders.ok()) return 0;
+  for (const std::string& folder : *folders) {
+    const auto state = gpu::read_trainer_state(folder);
+    if (!state.ok()) continue;  // Another one says the same.
+    if (!are_own) return gpu::learned_positions(*state);
+    if (state->positions > 0) return state->positions;
+  }
+  // An older release has not written it.
+  return are_own && !job.model_from.empty() ? job.model.positions : 0;
+}
+
 /// By the first step that each covers.
 std::map<uint64_t, uint64_t> generations_of(const std::vector<plans::CommitRecord>& records) {
   std::map<uint64_t, uint64_t> generations;
@@ -101,7 +117,8 @@ double loss_after(const std::vector<plans::CommitRecord>& records, uint64_t step
 }
 
 absl::StatusOr<gpu::AdoptedState> adopt_emergency(const plans::JobSpec& job,
-                                                  const std::string& run_folder, const Past& past) {
+                                                  const std::string& run_folder, const Past& past,
+                                                  int64_t positions) {
   const uint64_t newest = past.last_plan ? past.last_plan->generation : 0;
   const uint64_t committed = past.records.empty() ? 0 : past.records.back().step + 1;
   const auto find_loss = [&](uint64_t steps_done, uint64_t generation) -> std::optional<double> {
@@ -114,7 +131,7 @@ absl::StatusOr<gpu::AdoptedState> adopt_emergency(const plans::JobSpec& job,
         is_lost || plans::came_through(past.generations, committed, steps_done, generation);
     return is_of_run ? std::optional(loss_after(past.records, steps_done)) : std::nullopt;
   };
-  return gpu::adopt_emergency_shards(run_folder, job, find_loss);
+  return gpu::adopt_emergency_shards(run_folder, job, find_loss, positions);
 }
 
 /// The run goes on behind its last commit and its last plan.
@@ -201,6 +218,7 @@ absl::StatusOr<StartPoint> find_start(const plans::JobSpec& job, const std::stri
   start.data = verified.data;
   start.checkpoint_path = verified.checkpoint_path;
   start.durable_step = verified.durable_step;
+  start.positions = positions_before(job, load_path, /*are_own=*/false);
   return start;
 }
 
@@ -213,9 +231,12 @@ absl::Status read_journal(Journal& journal, StartPoint& start) {
 absl::StatusOr<StartPoint> find_resumed(const plans::JobSpec& job, const std::string& run_folder,
                                         Journal& journal, std::string& load_path) {
   SKEIN_ASSIGN_OR_RETURN(Past past, read_past(journal));
-  SKEIN_ASSIGN_OR_RETURN(gpu::AdoptedState adopted, adopt_emergency(job, run_folder, past));
+  const int64_t positions = positions_before(job, load_path, load_path == run_folder);
+  SKEIN_ASSIGN_OR_RETURN(gpu::AdoptedState adopted,
+                         adopt_emergency(job, run_folder, past, positions));
   if (!adopted.path.empty()) load_path = run_folder;
   SKEIN_ASSIGN_OR_RETURN(StartPoint start, look_at_start(job, load_path));
+  start.positions = positions;
   start.adopted = std::move(adopted);
   follow(std::move(past), start);
   // A journal that is new though the run is not was lost: terms only grow, and are larger.

@@ -39,6 +39,8 @@ struct StartPoint {
   std::map<uint64_t, uint64_t> step_generations;  // By the first step that each covers.
   std::string checkpoint_path;  // The checkpoint to go on from; empty: the initial weights.
   uint64_t durable_step = 0;    // Its step; 0: the initial weights.
+  /// Positions that the weights with which the run began had learned; 0: they were fresh.
+  int64_t positions = 0;
   /// The generation that its last step was committed in; 0: not known, as it was made of what
   /// workers have left.
   uint64_t durable_generation = 0;

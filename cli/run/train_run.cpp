@@ -273,7 +273,9 @@ absl::Status TrainRun::prepare() {
 
 /// From then on the weights are the run's own: it is resumed without the folder they are from.
 absl::Status TrainRun::import_from(const gpu::WeightsFolder& weights, actors::StartPoint& start) {
+  start.positions = weights.positions();
   gpu::TrainerState state = gpu::trainer_state_after(job_.spec, 0);
+  state.positions = start.positions;
   state.data_bytes = start.data.bytes;
   state.data_digest = start.data.digest;
   SKEIN_ASSIGN_OR_RETURN(start.checkpoint_path,

@@ -44,7 +44,7 @@ absl::Status check(const EvalOptions& options) {
 /// Tokens of a window.
 absl::StatusOr<int64_t> find_seq_len(const EvalOptions& options, const gpu::ModelSource& source) {
   const int64_t positions = source.model().positions;
-  const int64_t untrained = std::min(positions, kUntrainedSeqLenMax);
+  const int64_t untrained = std::min(source.positions(), kUntrainedSeqLenMax);
   const int64_t seq_len =
       options.seq_len > 0 ? options.seq_len : source.trained_seq_len().value_or(untrained);
   if (seq_len <= positions) return seq_len;

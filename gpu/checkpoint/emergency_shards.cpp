@@ -195,7 +195,7 @@ uint64_t newest_left_state(const std::string& run_folder) {
 
 absl::StatusOr<AdoptedState> adopt_emergency_shards(const std::string& run_folder,
                                                     const plans::JobSpec& job,
-                                                    const FindLoss& find_loss) {
+                                                    const FindLoss& find_loss, int64_t positions) {
   AdoptedState adopted;
   std::optional<uint64_t> newest;  // Read when it is asked for.
   for (const auto& [name, folders] : find_folders(run_folder)) {
@@ -217,6 +217,7 @@ absl::StatusOr<AdoptedState> adopt_emergency_shards(const std::string& run_folde
       continue;
     }
     state->loss = *loss;
+    state->positions = positions;
     const std::string partial = partial_checkpoint_path(run_folder, name.steps_done, kNoGeneration);
     SKEIN_RETURN_IF_ERROR(link_files(found.files, partial));
     std::vector<SavedFile> files;

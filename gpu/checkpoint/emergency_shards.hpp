@@ -52,10 +52,11 @@ struct AdoptedState {
 };
 /// Makes a checkpoint of the newest state of the run whose layers workers have left between them,
 /// if it is newer than the newest checkpoint that is whole. Damaged shards are as good as none. The
-/// folders that it was made of go, as what is left of other partial checkpoints does.
+/// folders that it was made of go, as what is left of other partial checkpoints does. `positions`:
+/// as in TrainerState, as workers do not know them.
 /// Unavailable, ResourceExhausted   the checkpoint cannot be written; what was left stays.
 absl::StatusOr<AdoptedState> adopt_emergency_shards(const std::string& run_folder,
                                                     const plans::JobSpec& job,
-                                                    const FindLoss& find_loss);
+                                                    const FindLoss& find_loss, int64_t positions);
 
 }  // namespace skein::gpu

@@ -71,6 +71,12 @@ std::optional<int64_t> ModelSource::trained_seq_len() const {
   return std::clamp<int64_t>(state.seq_len, 1, model().positions);
 }
 
+int64_t ModelSource::positions() const {
+  const int64_t learned = weights_ ? 0 : learned_positions(checkpoint_->trainer_state());
+  // What has learned nothing yet may be asked all the same.
+  return learned > 0 ? std::min(learned, model().positions) : model().positions;
+}
+
 absl::StatusOr<uint64_t> ModelSource::digest() const {
   const fs::path folder(folder_);
   std::error_code error;

@@ -32,7 +32,7 @@ class ModelSource {
   std::optional<int64_t> trained_seq_len() const;
   /// Positions that the model has been trained for, here or before: later ones have learned
   /// nothing.
-  int64_t positions() const { return trained_seq_len().value_or(model().positions); }
+  int64_t positions() const;
   /// Tells whether the folder of this name on another machine is the same model, by config.json,
   /// the names and sizes of weights, and what COMPLETE says of a checkpoint. Unavailable if these
   /// cannot be read.

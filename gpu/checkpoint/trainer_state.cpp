@@ -1,5 +1,7 @@
 #include "gpu/checkpoint/trainer_state.hpp"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
@@ -19,9 +21,12 @@ TrainerState trainer_state_after(const plans::JobSpec& job, uint64_t steps_done)
   state.steps_done = steps_done;
   state.samples_done = steps_done * static_cast<uint64_t>(job.training.global_batch_size);
   state.seq_len = job.training.seq_len;
-  state.positions = job.model_from.empty() ? 0 : job.model.positions;
   state.seed = job.debug.seed;
   return state;
+}
+
+int64_t learned_positions(const TrainerState& state) {
+  return state.steps_done == 0 ? state.positions : std::max(state.positions, state.seq_len);
 }
 
 nlohmann::ordered_json to_json(const TrainerState& state) {

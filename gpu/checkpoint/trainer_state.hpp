@@ -15,8 +15,7 @@ struct TrainerState {
   uint64_t steps_done = 0;    // Committed steps; the next one is step number `steps_done`.
   uint64_t samples_done = 0;  // Position in the data order.
   int64_t seq_len = 0;        // Tokens of a training sample.
-  // Positions that weights know from elsewhere, with which training began; 0: it began with fresh
-  // ones, so those behind `seq_len` are untrained.
+  // Positions that the weights with which the run began had learned; 0: it began with fresh ones.
   int64_t positions = 0;
   uint64_t seed = 0;
   uint64_t data_bytes = 0;
@@ -29,6 +28,9 @@ struct TrainerState {
 
 /// What the job says of the state after so many steps; the rest is the caller's to fill in.
 TrainerState trainer_state_after(const plans::JobSpec& job, uint64_t steps_done);
+
+/// Positions that the weights have learned, in this run or before; 0: none.
+int64_t learned_positions(const TrainerState& state);
 
 nlohmann::ordered_json to_json(const TrainerState& state);
 /// DataLoss names the file and the field.

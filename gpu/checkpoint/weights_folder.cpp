@@ -51,11 +51,16 @@ bool is_float(TensorType type) {
 absl::StatusOr<std::unique_ptr<WeightsFolder>> WeightsFolder::open(const std::string& folder) {
   auto weights = std::make_unique<WeightsFolder>();
   weights->folder_ = folder;
+  int64_t learned = 0;
   if (std::error_code error; fs::exists(absl::StrCat(folder, "/", kCompleteName), error)) {
     const std::vector<std::string> faults = find_faults(folder);
     if (!faults.empty()) return absl::DataLossError(faults.front());
+    SKEIN_ASSIGN_OR_RETURN(const TrainerState state, read_trainer_state(folder));
+    learned = learned_positions(state);
   }
   SKEIN_ASSIGN_OR_RETURN(weights->model_, read_model_config(folder));
+  const int64_t all = weights->model_.positions;
+  weights->positions_ = learned > 0 ? std::min(learned, all) : all;
   SKEIN_RETURN_IF_ERROR(weights->open_files());
   SKEIN_RETURN_IF_ERROR(weights->find_parameters());
   SKEIN_RETURN_IF_ERROR(weights->check_rest());

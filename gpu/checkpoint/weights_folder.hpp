@@ -31,6 +31,9 @@ class WeightsFolder {
   static absl::StatusOr<std::unique_ptr<WeightsFolder>> open(const std::string& folder);
 
   const plans::ModelSpec& model() const { return model_; }
+  /// Positions that the weights have learned: all, but for a checkpoint of ours that says
+  /// otherwise.
+  int64_t positions() const { return positions_; }
   /// InvalidArgument if the weights mean something else in that model.
   absl::Status check_use(const plans::ModelSpec& model) const;
   /// Reads all weights. DataLoss names the first that is no finite number.
@@ -51,6 +54,7 @@ class WeightsFolder {
 
   std::string folder_;
   plans::ModelSpec model_;
+  int64_t positions_ = 0;
   std::map<std::string, std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, std::string> file_of_;  // By tensor.
   std::map<std::string, Place> places_;         // By parameter.

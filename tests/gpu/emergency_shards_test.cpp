@@ -61,6 +61,7 @@ std::pair<uint64_t, float> read(const std::string& run) {
   EXPECT_TRUE((*reader)->read(spec.name, values).ok());
   EXPECT_TRUE((*reader)->check_model(small_job().model).ok());
   EXPECT_EQ((*reader)->trainer_state().loss, 2.5);
+  EXPECT_EQ((*reader)->trainer_state().positions, 3) << "the workers do not know it";
   return {(*reader)->trainer_state().steps_done, values.front()};
 }
 
@@ -68,13 +69,13 @@ TEST(EmergencyShards, LayersOfSeveralWorkersMakeACheckpoint) {
   tests::TemporaryFolder run;
   leave(run.path(), 7, 3, 1, {0, 3}, 1);
   leave(run.path(), 7, 3, 2, {2, 4}, 1);
-  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss);
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, 3);
   ASSERT_TRUE(adopted.ok()) << adopted.status();
   EXPECT_EQ(adopted->path, run.file("checkpoint/step-00000007"));
   EXPECT_EQ(adopted->steps_done, 7u);
   EXPECT_EQ(read(run.path()), std::pair(uint64_t{7}, 1.0F));
   EXPECT_FALSE(fs::exists(emergency_path(run.path(), 7, 3, 1))) << "it is of no use any more";
-  const auto again = adopt_emergency_shards(run.path(), small_job(), any_loss);
+  const auto again = adopt_emergency_shards(run.path(), small_job(), any_loss, 3);
   EXPECT_TRUE(again.ok() && again->path.empty());
 }
 
@@ -83,7 +84,7 @@ TEST(EmergencyShards, TheNewestStateThatIsThereAsAWholeIsTaken) {
   leave(run.path(), 7, 3, 1, {0, 4}, 1);
   leave(run.path(), 8, 3, 1, {0, 4}, 2);
   leave(run.path(), 9, 3, 1, {0, 3}, 3);  // Nobody has its last layer.
-  ASSERT_TRUE(adopt_emergency_shards(run.path(), small_job(), any_loss).ok());
+  ASSERT_TRUE(adopt_emergency_shards(run.path(), small_job(), any_loss, 3).ok());
   EXPECT_EQ(read(run.path()), std::pair(uint64_t{8}, 2.0F));
 }
 
@@ -94,7 +95,7 @@ TEST(EmergencyShards, WhatTheRunHasTakenBackIsNotTaken) {
   const auto find_loss = [](uint64_t, uint64_t generation) -> std::optional<double> {
     return generation == 4 ? std::optional(2.5) : std::nullopt;
   };
-  ASSERT_TRUE(adopt_emergency_shards(run.path(), small_job(), find_loss).ok());
+  ASSERT_TRUE(adopt_emergency_shards(run.path(), small_job(), find_loss, 3).ok());
   EXPECT_EQ(read(run.path()), std::pair(uint64_t{6}, 2.0F));
 }
 
@@ -107,7 +108,7 @@ TEST(EmergencyShards, OfTwoCopiesTheOneThatIsWholeIsTaken) {
   file.seekp(-1, std::ios::end);
   file.put('x');
   file.close();
-  ASSERT_TRUE(adopt_emergency_shards(run.path(), small_job(), any_loss).ok());
+  ASSERT_TRUE(adopt_emergency_shards(run.path(), small_job(), any_loss, 3).ok());
   EXPECT_EQ(read(run.path()), std::pair(uint64_t{7}, 1.0F));
 }
 
@@ -115,7 +116,7 @@ TEST(EmergencyShards, AStateWithoutWhatItsTrainerSaidIsNotTaken) {
   tests::TemporaryFolder run;
   const std::string folder = leave(run.path(), 7, 3, 1, {0, 4}, 1);
   std::ofstream(folder + "/trainer_state.json", std::ios::app) << " ";
-  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss);
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, 3);
   EXPECT_TRUE(adopted.ok() && adopted->path.empty()) << adopted.status();
   EXPECT_EQ(adopted->passed_over.size(), 1u);
 }
@@ -125,7 +126,7 @@ TEST(EmergencyShards, AnotherModelsShardIsPassedOver) {
   const std::string folder = leave(run.path(), 7, 3, 1, {0, 4}, 1);
   plans::JobSpec other = small_job();
   other.model.channels = 4;
-  const auto adopted = adopt_emergency_shards(run.path(), other, any_loss);
+  const auto adopted = adopt_emergency_shards(run.path(), other, any_loss, 3);
   EXPECT_TRUE(adopted.ok() && adopted->path.empty()) << adopted.status();
   ASSERT_EQ(adopted->passed_over.size(), 1u);
   EXPECT_NE(adopted->passed_over[0].find("none of the model"), std::string::npos);
@@ -140,7 +141,7 @@ TEST(EmergencyShards, WhatIsUnfinishedOrNoneOfOursIsNotTaken) {
   std::ofstream(run.file("checkpoint/step-7.g3.w1.tmp/HELD")) << "{}";
   fs::create_directories(emergency_path(run.path(), 8, 3, 1));
   std::ofstream(emergency_path(run.path(), 8, 3, 1) + "/HELD") << "no JSON";
-  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss);
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, 3);
   EXPECT_TRUE(adopted.ok() && adopted->path.empty()) << adopted.status();
 }
 

@@ -99,19 +99,37 @@ TEST_F(ModelSourceTest, KnowsThePositionsOfTheWeightsThatTrainingBeganWith) {
   ASSERT_TRUE(save_small_checkpoint(run_.path(), 2, 1, state).ok());
   EXPECT_EQ(ModelSource::open(run_.path())->positions(), 2);
   EXPECT_EQ(ModelSource::open(run_.path())->trained_seq_len(), 2);
-  state.positions = 4;
-  ASSERT_TRUE(save_small_checkpoint(run_.path(), 3, 1, state).ok());
-  EXPECT_EQ(ModelSource::open(run_.path())->positions(), 4);
-  EXPECT_EQ(ModelSource::open(run_.path())->trained_seq_len(), std::nullopt);
+  for (const int64_t known : {3, 4}) {  // Nobody may have trained the last of the four.
+    state.positions = known;
+    ASSERT_TRUE(save_small_checkpoint(run_.path(), static_cast<uint64_t>(known), 1, state).ok());
+    EXPECT_EQ(ModelSource::open(run_.path())->positions(), known);
+    EXPECT_EQ(ModelSource::open(run_.path())->trained_seq_len(), std::nullopt);
+  }
 }
 
-TEST(TrainerState, SaysWhichPositionsTheWeightsOfOthersKnow) {
-  plans::JobSpec job;
-  job.model.positions = 1024;
-  job.training.seq_len = 256;
-  EXPECT_EQ(trainer_state_after(job, 1).positions, 0);
-  job.model_from = "/models/gpt2";
-  EXPECT_EQ(trainer_state_after(job, 1).positions, 1024);
+/// They begin another run, which must not take for learned what nobody has trained.
+TEST_F(ModelSourceTest, ACheckpointsWeightsKnowThePositionsThatItWasTrainedFor) {
+  TrainerState state;
+  state.seq_len = 2;
+  const auto trained = save_small_checkpoint(run_.path(), 2, 1, state);
+  ASSERT_TRUE(trained.ok()) << trained.status();
+  EXPECT_EQ(WeightsFolder::open(*trained).value()->positions(), 2);
+  state.positions = 3;
+  const auto begun = save_small_checkpoint(run_.path(), 3, 1, state);
+  ASSERT_TRUE(begun.ok()) << begun.status();
+  EXPECT_EQ(WeightsFolder::open(*begun).value()->positions(), 3);
+}
+
+TEST(TrainerState, KnowsWhatWasLearnedBeforeAndSince) {
+  TrainerState state;
+  state.seq_len = 256;
+  EXPECT_EQ(learned_positions(state), 0) << "no step has been made";
+  state.steps_done = 1;
+  EXPECT_EQ(learned_positions(state), 256);
+  state.positions = 1024;
+  EXPECT_EQ(learned_positions(state), 1024);
+  state.steps_done = 0;
+  EXPECT_EQ(learned_positions(state), 1024);
 }
 
 /// Nothing newer stands for a checkpoint that is named itself.

@@ -80,6 +80,7 @@ TEST(WeightsFolder, BecomesTheCheckpointOfStepZero) {
   const auto weights = WeightsFolder::open(from.path());
   ASSERT_TRUE(weights.ok()) << weights.status();
   EXPECT_EQ((*weights)->model(), small_model());
+  EXPECT_EQ((*weights)->positions(), small_model().positions);
   plans::JobSpec job;
   job.model = small_model();
   const TemporaryFolder run;

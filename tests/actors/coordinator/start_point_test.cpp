@@ -5,6 +5,7 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "actors/coordinator/journal.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
@@ -77,6 +78,29 @@ TEST(StartPoint, TheDataOfAnOlderCheckpointAreKnownAgain) {
     write_start(job, run.path(), state);
     EXPECT_EQ(verify_start(job, run.path(), 5, std::nullopt).ok(), !is_other);
   }
+}
+
+/// Weights forget no positions when another run, or a later life of this one, goes on with them.
+TEST(StartPoint, PositionsThatWereLearnedBeforeAreKept) {
+  plans::JobSpec job = small_job(1, 1);
+  job.training.steps = 100;
+  job.device.type = "sleep";  // It reads no data.
+  for (const auto& [before, begun] : {std::pair<int64_t, int64_t>{0, job.training.seq_len},
+                                      {job.training.seq_len + 1, job.training.seq_len + 1}}) {
+    tests::TemporaryFolder folder;
+    gpu::TrainerState state = gpu::trainer_state_after(job, 4);
+    state.positions = before;
+    write_start(job, folder.path(), state);
+    const auto other = find_start(job, folder.path());
+    ASSERT_TRUE(other.ok()) << other.status();
+    EXPECT_EQ(other->positions, begun);
+    const auto journal = Journal::open(folder.file("journal")).value();
+    std::string load_path = folder.path();
+    const auto resumed = find_resumed(job, folder.path(), *journal, load_path);
+    ASSERT_TRUE(resumed.ok()) << resumed.status();
+    EXPECT_EQ(resumed->positions, before);
+  }
+  EXPECT_EQ(find_start(job, "")->positions, 0);
 }
 
 }  // namespace
