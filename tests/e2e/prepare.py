@@ -148,6 +148,15 @@ def endings(program, python):
     with open(os.path.join(program.folder, "lines-out", "generation_config.json"), encoding="utf-8") as file:
         program.expect("the end of documents is an end of texts, too",
                        json.load(file) == {"eos_token_id": [7, 0], "top_p": 0.5})
+    program.write("model/generation_config.json", json.dumps({"eos_token_id": "</s>", "top_p": 0.5}))
+    made = prepare(program, "named-out", "lines", "--tokenizer", "model", python=python)
+    with open(os.path.join(program.folder, "named-out", "generation_config.json"), encoding="utf-8") as file:
+        program.expect("an end that is named and no number gives way to the number of the documents'",
+                       json.load(file) == {"eos_token_id": 0, "top_p": 0.5}, made.stderr)
+    program.write("model/generation_config.json", "no JSON")
+    # Its input would be read for a long time.
+    program.expect_refusal("what goes along is looked at before any document", BAD_DATA, ["model/generation_config.json"],
+                           prepare(program, "bad", "nope", "--tokenizer", "model", python=python))
     for name in ("tokenizer_config.json", "generation_config.json"):
         path = os.path.join(program.folder, "model", name)
         os.rename(path, path + ".aside")
