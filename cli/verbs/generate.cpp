@@ -102,7 +102,13 @@ absl::Status generate(const GenerateOptions& options, std::ostream& out) {
     SKEIN_ASSIGN_OR_RETURN(
         text, ModelText::open(source.folder(), source.model().vocab_size, options.is_numbers));
     if (!options.stops) return absl::OkStatus();
-    SKEIN_ASSIGN_OR_RETURN(ends, gpu::read_end_tokens(source.folder()));
+    auto found = gpu::read_end_tokens(source.folder());
+    if (!found.ok()) {
+      return absl::Status(found.status().code(),
+                          absl::StrCat(std::string(found.status().message()),
+                                       "; --ignore-eos draws text without an end token"));
+    }
+    ends = *std::move(found);
     return absl::OkStatus();
   };
   SKEIN_ASSIGN_OR_RETURN(const gpu::ModelSource source,

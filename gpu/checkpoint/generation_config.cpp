@@ -1,6 +1,7 @@
 #include "gpu/checkpoint/generation_config.hpp"
 
 #include <filesystem>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "gpu/checkpoint/checkpoint_listing.hpp"
@@ -12,6 +13,15 @@ namespace skein::gpu {
 namespace {
 
 constexpr const char* kKey = "eos_token_id";
+
+/// A value of a file in a line of a message.
+std::string shown(const nlohmann::json& value) {
+  constexpr size_t kCharactersMax = 40;
+  const std::string text =
+      value.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);
+  if (text.size() <= kCharactersMax) return text;
+  return absl::StrCat(text.substr(0, kCharactersMax), "...");
+}
 
 bool is_token(const nlohmann::json& json) {
   return json.is_number_unsigned() && json.get<uint64_t>() <= INT32_MAX;
@@ -25,7 +35,9 @@ absl::StatusOr<std::set<int32_t>> parse_end_tokens(const nlohmann::json& value,
   std::set<int32_t> tokens;
   for (const nlohmann::json& token : all) {
     if (!is_token(token)) {
-      return absl::DataLossError(absl::StrCat(path, ": ", kKey, " is no token number"));
+      return absl::DataLossError(absl::StrCat(path, ": ", kKey, " has ", shown(token),
+                                              ", which is no token number; give the number of the "
+                                              "token there"));
     }
     tokens.insert(token.get<int32_t>());
   }

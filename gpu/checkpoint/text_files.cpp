@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
+#include "gpu/checkpoint/generation_config.hpp"
 #include "gpu/data/token_manifest.hpp"
 #include "gpu/data/token_source.hpp"
 #include "gpu/files/durable_file.hpp"
@@ -51,6 +52,20 @@ absl::Status read_into(const std::string& folder, const char* name, std::vector<
   return absl::OkStatus();
 }
 
+bool is_end(const Json& value, const std::string& path) {
+  return !value.is_null() && parse_end_tokens(value, path).ok();
+}
+
+/// What config.json says of the end of a text; null: nothing. A file of that name may be anybody's
+/// beside data, and whoever needs a model's says what is wrong with it.
+Json end_by_config(const std::string& folder) {
+  const std::string path = absl::StrCat(folder, "/", kConfigName);
+  const absl::StatusOr<Json> config = read_json(path);
+  if (!config.ok()) return nullptr;
+  const Json& end = field_or_null(*config, kEndKey);
+  return is_end(end, path) ? end : nullptr;
+}
+
 /// generation_config.json of a model's folder; where it does not say behind which token a text ends
 /// and config.json does, also that. Nothing if neither does.
 absl::Status read_generation_config(const std::string& folder, std::vector<TextFile>& files) {
@@ -60,13 +75,11 @@ absl::Status read_generation_config(const std::string& folder, std::vector<TextF
     SKEIN_RETURN_IF_ERROR(read_into(folder, kGenerationConfigName, files));
     generation = OrderedJson::parse(files.back().contents, nullptr, /*allow_exceptions=*/false);
     // What is no JSON is copied as it is, too.
-    const bool lacks_end =
-        generation.is_object() && generation.value(kEndKey, OrderedJson()).is_null();
-    if (!lacks_end) return absl::OkStatus();
+    if (!generation.is_object()) return absl::OkStatus();
+    const Json said = generation.value(kEndKey, OrderedJson());
+    if (is_end(said, absl::StrCat(folder, "/", kGenerationConfigName))) return absl::OkStatus();
   }
-  if (!has(folder, kConfigName)) return absl::OkStatus();
-  SKEIN_ASSIGN_OR_RETURN(const Json config, read_json(absl::StrCat(folder, "/", kConfigName)));
-  const Json& end = field_or_null(config, kEndKey);
+  const Json end = end_by_config(folder);
   if (end.is_null()) return absl::OkStatus();
   generation[kEndKey] = end;
   if (!is_there) files.push_back({kGenerationConfigName, ""});

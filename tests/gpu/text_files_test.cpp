@@ -80,6 +80,26 @@ TEST_F(TextFilesTest, TheEndTokenOfConfigJsonGoesIntoGenerationConfig) {
   EXPECT_EQ(find_text_files({model, data}).value().back().contents, "no JSON");
 }
 
+/// It may lie beside data by chance.
+TEST_F(TextFilesTest, AConfigJsonThatSaysNoTokenIsAsGoodAsNone) {
+  const std::string data = make("data", "{}");
+  for (const char* config :
+       {"no JSON", "[1]", R"({"eos_token_id": "</s>"})", R"({"eos_token_id": [2, "</s>"]})",
+        R"({"eos_token_id": -1})", R"({"eos_token_id": 2.5})"}) {
+    std::filesystem::remove(data + "/generation_config.json");
+    std::ofstream(data + "/config.json") << config;
+    const auto files = find_text_files({data});
+    ASSERT_TRUE(files.ok()) << config << ": " << files.status();
+    EXPECT_THAT(*files, SizeIs(1)) << config;
+    const std::string generation = R"({"eos_token_id": "</s>"})";
+    std::ofstream(data + "/generation_config.json") << generation;
+    EXPECT_EQ(find_text_files({data}).value().back().contents, generation) << "it stays as it is";
+  }
+  std::ofstream(data + "/config.json") << R"({"eos_token_id": 2})";
+  EXPECT_EQ(nlohmann::json::parse(find_text_files({data}).value().back().contents)["eos_token_id"],
+            2);
+}
+
 TEST_F(TextFilesTest, AChatTemplateIsKept) {
   const std::string model = make("model", "{}");
   std::ofstream(model + "/chat_template.jinja") << "{{ messages }}";
