@@ -19,23 +19,12 @@ constexpr size_t kTextBytes = 4096;
 /// Fewer may look like text by chance.
 constexpr size_t kTextBytesMin = 16;
 
-/// Whether it begins as text: UTF-8 without control characters. Of tokens the frequent ones are
-/// small numbers, whose upper byte is one.
 bool begins_as_text(const MappedFile& file) {
   if (file.bytes() < kTextBytesMin) return false;
   const bool is_cut = file.bytes() > kTextBytes;
-  std::string_view text(reinterpret_cast<const char*>(file.data()),
-                        is_cut ? kTextBytes : file.bytes());
-  while (!text.empty()) {
-    const size_t length = plans::character_bytes(text);
-    // The last character may go on behind what is looked at.
-    if (length == 0) return is_cut && text.size() < 4;
-    const auto first = static_cast<unsigned char>(text.front());
-    const bool is_of_lines = first >= '\t' && first <= '\r';
-    if ((first < ' ' && !is_of_lines) || first == 0x7f) return false;
-    text.remove_prefix(length);
-  }
-  return true;
+  const std::string_view begin(reinterpret_cast<const char*>(file.data()),
+                               is_cut ? kTextBytes : file.bytes());
+  return plans::looks_like_text(begin, is_cut);
 }
 
 }  // namespace

@@ -15,6 +15,12 @@ bool is_deceptive(std::string_view character) {
   return at(1) == 0x81 && at(2) >= 0xa6 && at(2) <= 0xa9;    // U+2066..69
 }
 bool is_of_lines(char c) { return c == '\n' || c == '\t' || c == '\r'; }
+bool is_of_pages(char c) { return c == '\f' || c == '\v'; }
+
+/// A line in colours has one escape in some ten characters. Every second byte of tokens is an upper
+/// one, and small for the frequent ones.
+constexpr size_t kCharactersOfControl = 8;
+constexpr size_t kCharacterBytesMax = 4;
 
 }  // namespace
 
@@ -41,6 +47,23 @@ bool is_utf8(std::string_view text) {
     text.remove_prefix(length);
   }
   return true;
+}
+
+bool looks_like_text(std::string_view bytes, bool is_cut) {
+  size_t characters = 0, controls = 0;
+  while (!bytes.empty()) {
+    const size_t length = character_bytes(bytes);
+    if (length == 0) {
+      if (!is_cut || bytes.size() >= kCharacterBytesMax) return false;
+      break;
+    }
+    const char first = bytes.front();
+    if (first == '\0') return false;
+    ++characters;
+    if (is_control(first) && !is_of_lines(first) && !is_of_pages(first)) ++controls;
+    bytes.remove_prefix(length);
+  }
+  return controls * kCharactersOfControl <= characters;
 }
 
 bool is_readable(std::string_view character, bool may_have_lines) {

@@ -102,6 +102,7 @@ TEST_F(TokenDataTest, TextIsNoTokenFile) {
   const std::string long_text = std::string(4095, 'a') + "\u00e9\n";
   for (const std::string& text :
        {std::string("In the beginning\r\n\tGod created"), std::string("{\"format\": \"any\"}\n"),
+        std::string("\x1b[1mThe geese\x1b[0m fly on\f"),
         std::string("\u0432 \u043d\u0430\u0447\u0430\u043b\u0435 \u0431\u044b"), long_text}) {
     write_bytes(folder.file("corpus"), text.data(), text.size());
     const absl::Status status = open("tokens", folder.file("corpus"), 1 << 16).status();

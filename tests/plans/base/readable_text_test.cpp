@@ -28,6 +28,22 @@ TEST(ReadableText, CharactersAreWholeUtf8) {
   }
 }
 
+TEST(ReadableText, AFewControlCharactersMakeNoNumbersOfText) {
+  for (const char* text :
+       {"", "the geese\r\n\tfly\n", "page one\f\fpage two\v", "\x1b[1mthe geese\x1b[0m fly",
+        "the geese\x7f fly", "\xef\xbb\xbfthe geese"}) {
+    EXPECT_TRUE(looks_like_text(text, false)) << testing::PrintToString(std::string(text));
+  }
+  const std::string with_nul("the geese\0fly over", 18);
+  EXPECT_FALSE(looks_like_text(with_nul, false));
+  for (const char* numbers : {"a\x01z\x02q\x1eu\x04", "the geese\xff fly"}) {
+    EXPECT_FALSE(looks_like_text(numbers, false)) << testing::PrintToString(std::string(numbers));
+  }
+  EXPECT_TRUE(looks_like_text("the geese\xe2\x82", true)) << "the rest is behind";
+  EXPECT_FALSE(looks_like_text("the geese\xe2\x82", false));
+  EXPECT_FALSE(looks_like_text("the\xe2\x82 geese", true));
+}
+
 TEST(ReadableText, NothingThatMovesOrTurnsALineIsShown) {
   for (const char* shown : {"a", " ", "~", "\xc2\xa0", "\xe2\x82\xac", "\xf0\x9f\x8c\xb1"}) {
     EXPECT_TRUE(is_readable(shown, false)) << shown;
