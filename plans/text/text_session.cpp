@@ -29,13 +29,17 @@ TextSession::Answer TextSession::on_join(PeerNumber peer, const JoinRequest& joi
     return refuse(absl::StrCat("text is drawn here, and this worker serves run ", join.run,
                                "; start another worker"));
   }
+  if (has_ended()) return refuse("the text has ended; start again for another one");
+  // The process has come anew: its old connection is dead, and we have not heard of it.
+  const auto before = std::find_if(members_.begin(), members_.end(), [&](const auto& each) {
+    return is_same_process(each.second.join, join);
+  });
+  if (phase_ != Phase::kGathering && before != members_.end()) return on_given_up(peer, *before);
   if (phase_ != Phase::kGathering) {
     return refuse(
         absl::StrCat("the text that is drawn here has its ", options_.workers, " workers already"));
   }
-  // The process has come anew: its old connection is dead, and we have not heard of it.
-  std::erase_if(members_,
-                [&](const auto& each) { return is_same_process(each.second.join, join); });
+  if (before != members_.end()) members_.erase(before);
   const WorkerId worker{++last_worker_};
   Member& member = members_[worker];
   member.peer = peer;
@@ -101,6 +105,18 @@ TextSession::Answer TextSession::on_lost(WorkerId worker, const std::string& why
   return end(absl::UnavailableError(absl::StrCat(name_of(worker),
                                                  " is lost, and the text ends here: ", why,
                                                  pause_text(), "; draw it again")));
+}
+
+/// It has heard nothing of us for too long, and does not know which step is under way.
+TextSession::Answer TextSession::on_given_up(PeerNumber peer,
+                                             const std::pair<const WorkerId, Member>& member) {
+  const bool ends = is_needed(member.first);
+  TextDecisions decisions = {RefuseTextWorker{
+      peer, ends ? "this worker gave up its connection, which ends the text: draw it again"
+                 : "this worker gave up its connection, and the text goes on without it"}};
+  const Answer lost = on_lost(member.first, "it gave up its connection, and made another one");
+  for (const TextDecision& each : lost.decisions()) decisions.push_back(each);
+  return decisions;
 }
 
 void TextSession::on_own_pause(uint64_t paused_us, uint64_t now_us) {

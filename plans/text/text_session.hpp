@@ -104,6 +104,7 @@ class TextSession {
     TextRoom room;              // From 3 on.
   };
 
+  Answer on_given_up(PeerNumber peer, const std::pair<const WorkerId, Member>& member);
   /// The text ends without it.
   bool is_needed(WorkerId worker) const;
   bool all_answered() const;

@@ -251,6 +251,28 @@ TEST_F(TextSessionTest, CountsAProcessThatComesAnewOnce) {
   EXPECT_EQ(requests[0].first, worker(2));
 }
 
+/// It gave us up in a pause of ours, and its new connection is seen before the end of the old one.
+TEST_F(TextSessionTest, AWorkerThatComesBackTooLateIsNoStranger) {
+  begin();
+  session_->on_own_pause(12 * kSecond, 3 * kSecond);
+  JoinRequest back = join_from("h2");
+  back.run = "text-1";
+  const auto answer = session_->on_join(7, back, 3 * kSecond);
+  const auto refused = all_of<RefuseTextWorker>(answer);
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_EQ(refused.front().peer, 7U);
+  EXPECT_THAT(refused.front().why, HasSubstr("gave up its connection, which ends the text"));
+  EXPECT_THAT(end_of(answer),
+              AllOf(HasSubstr("w2 (cpu x1 on h2) is lost"), HasSubstr("paused for 12 s")));
+  EXPECT_THAT(all_of<RefuseTextWorker>(session_->on_join(8, join_from("h1"), 0)).front().why,
+              HasSubstr("the text has ended"));
+  gather(3);
+  measure({room_of(1000), room_of(1000), room_of(5)});
+  EXPECT_THAT(all_of<RefuseTextWorker>(session_->on_join(7, join_from("h3"), 0)).front().why,
+              HasSubstr("goes on without it"));
+  EXPECT_FALSE(session_->has_ended()) << "it has no layers";
+}
+
 TEST_F(TextSessionTest, TurnsAwayWhoIsSilentBeforeItIsNeeded) {
   session_.emplace(options(2));
   (void)session_->on_join(7, join_from("h1"), 0);
