@@ -1,10 +1,15 @@
 #include "cli/report/line_file.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -12,6 +17,22 @@ namespace skein::cli {
 namespace {
 
 constexpr size_t kWaitingMax = 1 << 20;
+
+/// Bytes behind the end of the last whole line.
+size_t count_torn(int file, off_t end) {
+  std::array<char, 4096> part{};
+  off_t at = end;
+  while (at > 0) {
+    const off_t count = std::min<off_t>(at, part.size());
+    if (pread(file, part.data(), static_cast<size_t>(count), at - count) != count) return 0;
+    const size_t found = std::string_view(part.data(), static_cast<size_t>(count)).rfind('\n');
+    if (found != std::string_view::npos) {
+      return static_cast<size_t>(end - at + count) - found - 1;
+    }
+    at -= count;
+  }
+  return static_cast<size_t>(end);
+}
 
 }  // namespace
 
@@ -24,13 +45,24 @@ absl::Status LineFile::open(const std::string& path) {
   const off_t end = file_ < 0 ? -1 : lseek(file_, 0, SEEK_END);
   if (end < 0)
     return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", strerror(errno)));
-  bytes_ = static_cast<size_t>(end);
-  char last = '\n';
-  if (end > 0 && pread(file_, &last, 1, end - 1) == 1 && last != '\n') waiting_ = "\n";
+  torn_bytes_ = count_torn(file_, end);
+  bytes_ = static_cast<size_t>(end) - torn_bytes_;
   return absl::OkStatus();
 }
 
+/// Not when the file is opened: its run may still have a writer, whose line is not torn.
+void LineFile::cut_torn() {
+  const size_t torn = std::exchange(torn_bytes_, 0);
+  if (torn == 0) return;
+  struct stat now {};
+  const bool is_same = fstat(file_, &now) == 0 && now.st_size == static_cast<off_t>(bytes_ + torn);
+  if (is_same && ftruncate(file_, static_cast<off_t>(bytes_)) == 0) return;
+  bytes_ += torn;
+  waiting_ = "\n";
+}
+
 void LineFile::append(const std::string& line) {
+  cut_torn();
   if (waiting_.size() + line.size() < kWaitingMax) absl::StrAppend(&waiting_, line, "\n");
   const ssize_t written = write(file_, waiting_.data(), waiting_.size());
   if (written == static_cast<ssize_t>(waiting_.size())) {

@@ -16,16 +16,20 @@ class LineFile {
   LineFile(const LineFile&) = delete;
   LineFile& operator=(const LineFile&) = delete;
 
-  /// Makes the file if there is none. A last line without an end, which a machine that stopped may
-  /// have left, gets one before the next line. Unavailable with the reason.
+  /// Makes the file if there is none. A last line without an end, which a writer that was killed
+  /// has left, is cut off before the next line; if it cannot be, it gets an end. Unavailable with
+  /// the reason.
   absl::Status open(const std::string& path);
   void append(const std::string& line);
-  size_t bytes() const { return bytes_; }  // In the file.
+  size_t bytes() const { return bytes_; }  // Those of its whole lines.
 
  private:
+  void cut_torn();
+
   int file_ = -1;
   size_t bytes_ = 0;
-  std::string waiting_;  // Whole lines, after the end of the one before them.
+  size_t torn_bytes_ = 0;  // Behind them, until the first line is appended.
+  std::string waiting_;    // Whole lines, after the end of the one before them.
 };
 
 }  // namespace skein::cli
