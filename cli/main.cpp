@@ -83,6 +83,7 @@ int finish(const absl::Status& status) {
 int show_config(const std::string& path, const Overrides& overrides) {
   const auto job = load_job(path, overrides);
   if (!job.ok()) return report_error(job.status());
+  tell_ignored(*job);
   std::fputs(to_toml(job->spec, &job->origins).c_str(), stdout);
   return kExitDone;
 }

@@ -13,6 +13,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "actors/printing/stderr_lines.hpp"
 #include "cli/config/job_keys.hpp"
 #include "cli/config/model_claims.hpp"
 #include "cli/config/text_file.hpp"
@@ -61,13 +63,18 @@ constexpr const char* kOtherVariables[] = {"SKEIN_FAIL_POINT",    "SKEIN_CUDA_PL
                                            "SKEIN_JOB",           "SKEIN_WORKERS",
                                            "SKEIN_KEYS",          "SKEIN_IMAGE"};
 
-/// Keys of before, which jobs and the configurations of older runs may still have. They say
-/// nothing.
+/// Keys of before, which jobs, environments and the configurations of older runs may still have.
+/// They say nothing. All were booleans.
 constexpr const char* kRetiredKeys[] = {"debug.deterministic"};
 
 bool is_retired(const std::string& name) {
   return std::find(std::begin(kRetiredKeys), std::end(kRetiredKeys), name) !=
          std::end(kRetiredKeys);
+}
+
+std::string ignored_line(const std::string& origin, const std::string& name) {
+  const std::string where = origin == name ? "" : absl::StrCat(origin, ": ");
+  return absl::StrCat(where, name, " is a key of before, and is ignored; leave it out");
 }
 
 struct Assignment {
@@ -77,7 +84,8 @@ struct Assignment {
 };
 
 absl::StatusOr<std::vector<Assignment>> read_table(const toml::table& table,
-                                                   const std::string& file) {
+                                                   const std::string& file,
+                                                   std::vector<std::string>& ignored) {
   std::vector<Assignment> assignments;
   for (const auto& [section_key, section_node] : table) {
     const std::string section(section_key.str());
@@ -97,7 +105,10 @@ absl::StatusOr<std::vector<Assignment>> read_table(const toml::table& table,
     for (const auto& [key, node] : *section_node.as_table()) {
       const std::string name = absl::StrCat(section, ".", std::string(key.str()));
       const std::string line = absl::StrCat(file, ":", node.source().begin.line);
-      if (is_retired(name)) continue;
+      if (is_retired(name)) {
+        ignored.push_back(ignored_line(line, name));
+        continue;
+      }
       const JobKey* found = find_key(name);
       if (found == nullptr) {
         return at(line, absl::StrCat("unknown key ", name, suggestion(name, all_names())));
@@ -113,14 +124,14 @@ absl::StatusOr<std::vector<Assignment>> read_table(const toml::table& table,
   return assignments;
 }
 
-absl::StatusOr<std::vector<Assignment>> read_toml(const std::string& text,
-                                                  const std::string& file) {
+absl::StatusOr<std::vector<Assignment>> read_toml(const std::string& text, const std::string& file,
+                                                  std::vector<std::string>& ignored) {
   toml::parse_result result = toml::parse(text, file);
   if (!result) {
     return at(absl::StrCat(file, ":", result.error().source().begin.line),
               std::string(result.error().description()));
   }
-  return read_table(result.table(), file);
+  return read_table(result.table(), file, ignored);
 }
 
 absl::Status unknown_variable(const std::string& name, const std::string& meant) {
@@ -130,8 +141,10 @@ absl::Status unknown_variable(const std::string& name, const std::string& meant)
                    "; unset it, or see skein config keys"));
 }
 
-std::string environment_name(const JobKey& key) {
-  return absl::AsciiStrToUpper(absl::StrCat(kEnvironmentPrefix, key.section, "_", key.name));
+/// `name` is a full one.
+std::string environment_name(const std::string& name) {
+  return absl::AsciiStrToUpper(
+      absl::StrCat(kEnvironmentPrefix, absl::StrReplaceAll(name, {{".", "_"}})));
 }
 
 /// Variables that an engine of containers sets for a service whose name begins with "skein":
@@ -148,7 +161,7 @@ absl::Status check_variable(const std::string& name) {
   std::vector<std::string> names;
   bool has_section = false;
   for (const JobKey& key : job_keys()) {
-    const std::string known = environment_name(key);
+    const std::string known = environment_name(key.full_name());
     names.push_back(known.substr(name.size() - rest.size()));
     // The right key without its section is as near as can be.
     if (names.back().ends_with("_" + rest)) return unknown_variable(name, known);
@@ -159,12 +172,18 @@ absl::Status check_variable(const std::string& name) {
   return unknown_variable(name, nearest.empty() ? "" : kEnvironmentPrefix + nearest);
 }
 
-absl::Status add_environment(std::vector<Assignment>& assignments) {
+absl::Status add_environment(std::vector<Assignment>& assignments,
+                             std::vector<std::string>& ignored) {
   std::set<std::string> known(std::begin(kOtherVariables), std::end(kOtherVariables));
   for (const JobKey& key : job_keys()) {
-    const std::string name = environment_name(key);
+    const std::string name = environment_name(key.full_name());
     known.insert(name);
     if (const char* value = std::getenv(name.c_str())) assignments.push_back({&key, value, name});
+  }
+  for (const char* key : kRetiredKeys) {
+    const std::string name = environment_name(key);
+    known.insert(name);
+    if (std::getenv(name.c_str()) != nullptr) ignored.push_back(ignored_line(name, name));
   }
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string text = *variable;
@@ -314,18 +333,27 @@ absl::StatusOr<LoadedJob> load_job_text(const std::string& text, const std::stri
                                         const Overrides& overrides, JobUse use) {
   LoadedJob job;
   job.text = text;
-  SKEIN_ASSIGN_OR_RETURN(std::vector<Assignment> assignments, read_toml(text, name));
-  SKEIN_RETURN_IF_ERROR(add_environment(assignments));
+  SKEIN_ASSIGN_OR_RETURN(std::vector<Assignment> assignments, read_toml(text, name, job.ignored));
+  SKEIN_RETURN_IF_ERROR(add_environment(assignments, job.ignored));
   for (const auto& [key, value] : overrides) {
-    assignments.push_back({find_key(key), value, absl::StrCat("--", key)});
+    const std::string flag = absl::StrCat("--", key);
+    if (is_retired(key)) {
+      job.ignored.push_back(ignored_line(flag, flag));
+    } else {
+      assignments.push_back({find_key(key), value, flag});
+    }
   }
   SKEIN_RETURN_IF_ERROR(assign_all(std::move(assignments), use, job));
   return job;
 }
 
+void tell_ignored(const LoadedJob& job) {
+  for (const std::string& line : job.ignored) actors::print_error_line("skein: " + line);
+}
+
 absl::StatusOr<plans::JobSpec> parse_job(const std::string& toml) {
   LoadedJob job;
-  SKEIN_ASSIGN_OR_RETURN(std::vector<Assignment> assignments, read_toml(toml, "job"));
+  SKEIN_ASSIGN_OR_RETURN(std::vector<Assignment> assignments, read_toml(toml, "job", job.ignored));
   SKEIN_RETURN_IF_ERROR(assign_all(std::move(assignments), JobUse::kRun, job));
   return job.spec;
 }
@@ -364,32 +392,33 @@ absl::StatusOr<Overrides> take_overrides(std::vector<std::string>& arguments) {
     const JobKey* key = find_key(name);
     const size_t no = name.find(".no-");
     if (key == nullptr && no != std::string::npos) {
-      key = find_key(name.substr(0, no + 1) + name.substr(no + 4));
-      if (key != nullptr && key->type == "boolean") {
-        overrides.push_back({key->full_name(), "false"});
+      const std::string denied = name.substr(0, no + 1) + name.substr(no + 4);
+      key = find_key(denied);
+      if (is_retired(denied) || (key != nullptr && key->type == "boolean")) {
+        overrides.push_back({denied, "false"});
         continue;
       }
       key = nullptr;
     }
-    if (key == nullptr) {
+    const std::string type = key != nullptr ? key->type : is_retired(name) ? "boolean" : "";
+    if (type.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("--", name, ": unknown key", suggestion(name, all_names())));
     }
     if (equals != std::string::npos) {
-      overrides.push_back({key->full_name(), argument.substr(equals + 1)});
+      overrides.push_back({name, argument.substr(equals + 1)});
       continue;
     }
     const bool has_next = i + 1 < arguments.size() && !arguments[i + 1].starts_with("--");
-    if (key->type == "boolean" &&
+    if (type == "boolean" &&
         !(has_next && (arguments[i + 1] == "true" || arguments[i + 1] == "false"))) {
-      overrides.push_back({key->full_name(), "true"});
+      overrides.push_back({name, "true"});
       continue;
     }
     if (!has_next) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--", name, " needs a value (", key->type, ")"));
+      return absl::InvalidArgumentError(absl::StrCat("--", name, " needs a value (", type, ")"));
     }
-    overrides.push_back({key->full_name(), arguments[++i]});
+    overrides.push_back({name, arguments[++i]});
   }
   arguments = std::move(rest);
   return overrides;

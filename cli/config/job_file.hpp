@@ -16,6 +16,7 @@ struct LoadedJob {
   plans::JobSpec spec;
   std::map<std::string, std::string> origins;  // "training.steps" -> "job.toml:12", "flag", ...
   std::string text;                            // The file as it was read.
+  std::vector<std::string> ignored;            // A line for each key of before that was given.
 };
 
 /// "training.steps" and "200", in the order of the command line.
@@ -28,7 +29,7 @@ enum class JobUse {
 
 /// Reads a job file (TOML) and puts the environment (SKEIN_SECTION_KEY) and the overrides over it,
 /// then checks the result. Precedence: flag, environment, file, flavor or model.from,
-/// default.
+/// default. Keys of before say nothing, wherever they are from.
 /// NotFound          if there is no such file.
 /// InvalidArgument   with file and line for what is wrong in it, and a suggestion for unknown keys.
 absl::StatusOr<LoadedJob> load_job(const std::string& path, const Overrides& overrides,
@@ -36,6 +37,9 @@ absl::StatusOr<LoadedJob> load_job(const std::string& path, const Overrides& ove
 /// The same for a job file's text, which messages call `name`.
 absl::StatusOr<LoadedJob> load_job_text(const std::string& text, const std::string& name,
                                         const Overrides& overrides, JobUse use = JobUse::kRun);
+
+/// Prints the lines of `ignored`.
+void tell_ignored(const LoadedJob& job);
 
 /// A job file's text without environment: what a worker gets from the coordinator.
 absl::StatusOr<plans::JobSpec> parse_job(const std::string& toml);

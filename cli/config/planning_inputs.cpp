@@ -67,6 +67,7 @@ absl::StatusOr<plans::Profile> profile_for(const PlanningOptions& options,
 absl::StatusOr<LoadedJob> job_without_file(const PlanningOptions& options,
                                            const plans::Profile& profile, size_t device_count) {
   SKEIN_ASSIGN_OR_RETURN(LoadedJob job, load_job_text("", "no job file", options.overrides));
+  tell_ignored(job);
   if (!job.origins.contains("job.name")) {
     job.spec.name = std::filesystem::path(options.profile_path).stem().string();
   }
@@ -133,6 +134,7 @@ absl::StatusOr<PlanningInputs> load_planning_inputs(const PlanningOptions& optio
   plans::JobSpec& job = inputs.job.spec;
   if (inputs.has_job) {
     SKEIN_ASSIGN_OR_RETURN(inputs.job, load_job(options.job_path, options.overrides));
+    tell_ignored(inputs.job);
     if (plans::begins_in_pipelines(job) || plans::trains_by_tokens(job)) {
       return absl::InvalidArgumentError(absl::StrCat(
           options.job_path, ": sync.policy = \"", job.sync.policy,

@@ -461,6 +461,23 @@ TEST_F(JobFile, AKeyOfBeforeIsReadAndSaysNothing) {
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->spec.debug, (plans::DebugSpec{.seed = 7}));
   EXPECT_THAT(to_toml(job->spec, nullptr), testing::Not(HasSubstr("deterministic")));
+  EXPECT_THAT(job->ignored, testing::ElementsAre(
+                                StartsWith("job.toml:2: debug.deterministic is a key of before")));
+}
+
+TEST_F(JobFile, AKeyOfBeforeSaysNothingWhereverItIsFrom) {
+  const Environment variable("SKEIN_DEBUG_DETERMINISTIC", "true");
+  std::vector<std::string> arguments = {"--debug.deterministic",    "job.toml",
+                                        "--debug.no-deterministic", "--debug.deterministic=false",
+                                        "--debug.deterministic",    "true"};
+  const auto overrides = take_overrides(arguments);
+  ASSERT_TRUE(overrides.ok()) << overrides.status();
+  EXPECT_THAT(arguments, testing::ElementsAre("job.toml"));
+  const auto job = load_job_text("", "job.toml", {overrides->front()});
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_THAT(job->ignored,
+              testing::ElementsAre(StartsWith("SKEIN_DEBUG_DETERMINISTIC is a key of before"),
+                                   StartsWith("--debug.deterministic is a key of before")));
 }
 
 TEST(TakeOverrides, TakesKeysInEveryFormAndLeavesTheRest) {
