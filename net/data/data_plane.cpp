@@ -134,7 +134,8 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
   }
 
   kj::Promise<void> read_payload(TensorStream::Rows rows, KjTensorInbox::Place place) {
-    if (!place.status.ok()) {  // The peer is wrong about the plan: its connection ends.
+    // The peer is wrong about the plan, or there is no memory: its connection ends.
+    if (!place.status.ok()) {
       ++counters_->dropped_headers;
       refuse_rows(rows, std::string(place.status.message()));
       return kj::READY_NOW;

@@ -43,7 +43,11 @@ kj::Promise<KjTensorInbox::Place> KjTensorInbox::place(TensorStream::Rows rows) 
     }
     if (absl::Status status = stream->check(rows); !status.ok()) return Place{nullptr, {}, status};
     if (stream->is_repeat(rows)) return Place{};
-    if (stream->has_space(rows)) return Place{stream, stream->reserve(rows), absl::OkStatus()};
+    if (stream->has_space(rows)) {
+      const absl::StatusOr<std::span<float>> memory = stream->reserve(rows);
+      if (!memory.ok()) return Place{nullptr, {}, memory.status()};
+      return Place{stream, *memory, absl::OkStatus()};
+    }
     is_contested_ = is_contested_ || stream->is_being_read(rows);
   }
   auto waiting = kj::newPromiseAndFulfiller<void>();

@@ -26,7 +26,7 @@ class KjTensorInbox final : public TensorInbox, public std::enable_shared_from_t
   void close_before(uint64_t generation) override;
 
   /// Where an announced payload goes: the stream and memory, or neither if it is to be skipped, or
-  /// an error if the peer is wrong.
+  /// an error if the peer is wrong, or if there is no memory for it.
   struct Place {
     std::shared_ptr<TensorStream> stream;
     std::span<float> memory;

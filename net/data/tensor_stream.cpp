@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/check.hpp"
+#include "plans/base/status_macros.hpp"
 
 namespace skein::net {
 namespace {
@@ -63,12 +64,17 @@ bool TensorStream::has_space(const Rows& rows) const {
   return partials_.size() + held_ < spec_.tensors_max;
 }
 
-std::span<float> TensorStream::reserve(const Rows& rows) {
-  Partial& partial = partials_[rows.key];
-  if (!partial.memory) partial.memory = take_memory();
+absl::StatusOr<std::span<float>> TensorStream::reserve(const Rows& rows) {
+  const auto found = partials_.find(rows.key);
+  AlignedFloats memory;
+  if (found == partials_.end()) {
+    SKEIN_ASSIGN_OR_RETURN(memory, take_memory());
+  }
+  Partial& partial = found == partials_.end() ? partials_[rows.key] : found->second;
+  if (memory) partial.memory = std::move(memory);
   partial.reading.insert(rows.begin);
   const size_t offset = size_t{rows.begin - spec_.row_begin} * spec_.row_floats;
-  return {partial.memory.get() + offset, size_t{rows.count} * spec_.row_floats};
+  return std::span(partial.memory.get() + offset, size_t{rows.count} * spec_.row_floats);
 }
 
 void TensorStream::arrived(const Rows& rows) {
@@ -107,7 +113,7 @@ void TensorStream::abandon(const Rows& rows) {
   on_space_();
 }
 
-AlignedFloats TensorStream::take_memory() {
+absl::StatusOr<AlignedFloats> TensorStream::take_memory() {
   {
     std::lock_guard lock(mutex_);
     if (!free_.empty()) {
@@ -119,8 +125,9 @@ AlignedFloats TensorStream::take_memory() {
   const size_t bytes = size_t{spec_.row_count} * spec_.row_floats * sizeof(float);
   const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   AlignedFloats memory(static_cast<float*>(std::aligned_alloc(kAlignment, rounded)));
-  SKEIN_CHECK(memory != nullptr) << "out of memory for a tensor of " << bytes << " bytes";
-  return memory;
+  if (memory != nullptr) return memory;
+  return absl::ResourceExhaustedError(
+      absl::StrCat("this process is out of memory for a tensor of ", bytes, " bytes"));
 }
 
 void TensorStream::give_back(AlignedFloats memory) {

@@ -48,7 +48,8 @@ class TensorStream : public std::enable_shared_from_this<TensorStream> {
   /// True if nobody reads these rows now, and their tensor has memory or may have it now.
   bool has_space(const Rows& rows) const;
   /// Where the payload goes. Call after the checks above; then `arrived` or `abandon` follows.
-  std::span<float> reserve(const Rows& rows);
+  /// ResourceExhausted   there is no memory for it: nothing has changed.
+  absl::StatusOr<std::span<float>> reserve(const Rows& rows);
   /// The payload is there; a complete tensor goes to `on_tensor`.
   void arrived(const Rows& rows);
   /// The payload will not come: somebody else may send these rows.
@@ -63,7 +64,7 @@ class TensorStream : public std::enable_shared_from_this<TensorStream> {
     std::set<uint32_t> there;
   };
 
-  AlignedFloats take_memory();
+  absl::StatusOr<AlignedFloats> take_memory();
   void give_back(AlignedFloats memory);
 
   TensorInbox::StreamSpec spec_;

@@ -73,8 +73,8 @@ TEST(TensorStream, OneThatIsForOneSenderTakesNothingOfOthers) {
 }
 
 TEST_F(TensorStreamTest, ATensorIsCompleteWhenNoPartOfItIsBeingRead) {
-  stream->reserve(rows(2, 2));
-  stream->reserve(rows(4, 4));
+  ASSERT_TRUE(stream->reserve(rows(2, 2)).ok());
+  ASSERT_TRUE(stream->reserve(rows(4, 4)).ok());
   stream->arrived(rows(4, 4));
   stream->arrived(rows(4, 4));
   EXPECT_TRUE(arrived.empty()) << "its first rows are still being read";
@@ -83,7 +83,7 @@ TEST_F(TensorStreamTest, ATensorIsCompleteWhenNoPartOfItIsBeingRead) {
 }
 
 TEST_F(TensorStreamTest, APartThatIsBeingReadIsNoRepeatAndHasNoSpaceForASecondReader) {
-  stream->reserve(rows(2, 2));
+  ASSERT_TRUE(stream->reserve(rows(2, 2)).ok());
   EXPECT_FALSE(stream->is_repeat(rows(2, 2)));
   EXPECT_FALSE(stream->has_space(rows(2, 2)));
   EXPECT_TRUE(stream->has_space(rows(4, 4)));
@@ -93,19 +93,37 @@ TEST_F(TensorStreamTest, APartThatIsBeingReadIsNoRepeatAndHasNoSpaceForASecondRe
 }
 
 TEST_F(TensorStreamTest, APartThatIsGivenUpMayBeSentBySomebodyElse) {
-  stream->reserve(rows(2, 2));
+  ASSERT_TRUE(stream->reserve(rows(2, 2)).ok());
   stream->abandon(rows(2, 2));
   EXPECT_EQ(spaces, 1);
   EXPECT_TRUE(stream->has_space(rows(2, 2, 1))) << "the tensor's memory is free again";
-  stream->reserve(rows(2, 2));
-  stream->reserve(rows(4, 4));
+  ASSERT_TRUE(stream->reserve(rows(2, 2)).ok());
+  ASSERT_TRUE(stream->reserve(rows(4, 4)).ok());
   stream->arrived(rows(2, 2));
   stream->abandon(rows(4, 4));
   stream->abandon(rows(4, 4));
   EXPECT_TRUE(stream->is_repeat(rows(2, 2))) << "what is there stays";
-  stream->reserve(rows(4, 4));
+  ASSERT_TRUE(stream->reserve(rows(4, 4)).ok());
   stream->arrived(rows(4, 4));
   EXPECT_EQ(arrived, std::vector<uint32_t>{0});
+}
+
+/// The process goes on, and so do others' tensors.
+TEST(TensorStream, ATensorThatNoMemoryIsForLeavesNothingBehind) {
+  TensorInbox::StreamSpec spec;
+  spec.row_count = 2;
+  spec.row_floats = uint64_t{1} << 50;  // More than any machine can address.
+  spec.parts = {{0, 1}, {1, 1}};
+  spec.tensors_max = 1;
+  TensorStream stream(spec, [] {});
+  TensorStream::Rows rows;
+  rows.count = 1;
+  const auto memory = stream.reserve(rows);
+  EXPECT_TRUE(absl::IsResourceExhausted(memory.status())) << memory.status();
+  EXPECT_FALSE(stream.is_being_read(rows));
+  EXPECT_TRUE(stream.has_space(rows)) << "a later try may find memory";
+  rows.key.microbatch = 1;
+  EXPECT_TRUE(stream.has_space(rows));
 }
 
 }  // namespace
