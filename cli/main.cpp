@@ -58,11 +58,14 @@ constexpr const char* kFooter = R"(Examples:
   skein generate outputs/latest --prompt "In the beginning"
   skein eval outputs/latest
   skein verify outputs/latest
+  skein export outputs/latest exported
+  skein generate ~/gpt2 --prompt "In the beginning"
   skein config show job.toml --optimizer.lr 3e-4
   skein plan job.toml examples/cluster-unequal.toml --html plan.html
   skein compare examples/compare.toml
   skein simulate --stages 4 --microbatches 8 --tf 1 --tb 2
 
+A checkpoint may also be a model's folder in Hugging Face's form (docs/weights.md).
 Every key of the job file can be given as --section.key VALUE, or as SKEIN_SECTION_KEY in the
 environment; `skein config keys` lists them.
 Exit codes: 0 done, 2 bad arguments or job file, 3 bad data or checkpoint, 70 an internal error
@@ -331,8 +334,13 @@ int run(int argc, char** argv) {
 
   std::string to_verify;
   CLI::App* verify_verb = app.add_subcommand(
-      "verify", "check every file and tensor of a checkpoint; a line for each fault, exit code 3");
-  verify_verb->add_option("checkpoint", to_verify, "checkpoint or run folder")->required();
+      "verify",
+      "check every file and tensor of a checkpoint or a model's folder; a line for each "
+      "fault, exit code 3");
+  verify_verb
+      ->add_option("checkpoint", to_verify,
+                   "checkpoint, run folder or folder in Hugging Face's form")
+      ->required();
 
   CLI::App* config_verb = app.add_subcommand("config", "look at job files");
   config_verb->require_subcommand(1);

@@ -26,8 +26,8 @@ class WeightsFolder {
   /// InvalidArgument   the model is none of ours, or a tensor is missing, unknown, of another shape
   ///                   or of a type that is not read; the message names it.
   /// DataLoss          a file is damaged, lacks a field or has a tensor of a type that is not
-  /// known;
-  ///                   of a checkpoint of ours all contents are compared with what was written.
+  ///                   known; of a checkpoint of ours all contents are compared with what was
+  ///                   written.
   static absl::StatusOr<std::unique_ptr<WeightsFolder>> open(const std::string& folder);
 
   const plans::ModelSpec& model() const { return model_; }

@@ -27,11 +27,11 @@ void gelu_backward(ConstNumbers x, Numbers dy, int64_t count, cudaStream_t strea
 /// to = from, of the other type; to bfloat16 rounded to nearest even. Bytes: 6 count.
 void convert(ConstNumbers from, Numbers to, int64_t count, cudaStream_t stream);
 
-/// As of `Ops`. Bytes: 24 count; FLOPs: 3 count, in float64.
+/// `Ops::move_to_sums`. Bytes: 24 count; FLOPs: 3 count, in float64.
 void move_to_sums(const ExactSum& sum, cudaStream_t stream);
-/// Bytes: 24 count; FLOPs: count, in float64.
+/// `Ops::add_sums`. Bytes: 24 count; FLOPs: count, in float64.
 void add_sums(const double* from, double* to, int64_t count, cudaStream_t stream);
-/// Bytes: 12 count.
+/// `Ops::round_sums`. Bytes: 12 count.
 void round_sums(const double* sums, float* values, int64_t count, cudaStream_t stream);
 
 }  // namespace skein::gpu::kernels
