@@ -205,10 +205,12 @@ absl::StatusOr<std::vector<std::string>> complete_checkpoints(const std::string&
   }
   std::sort(found.rbegin(), found.rend());
   if (!found.empty()) return found;
-  return absl::NotFoundError(
-      absl::StrCat("no complete checkpoint in ", path,
-                   " (a complete one has a file COMPLETE); give a checkpoint folder or a run "
-                   "folder"));
+  const fs::file_status there = fs::status(path, error);
+  const char* why = !fs::exists(there)         ? ", which is not there"
+                    : !fs::is_directory(there) ? ", which is no folder"
+                                               : " (a complete one has a file COMPLETE)";
+  return absl::NotFoundError(absl::StrCat("no complete checkpoint in ", path, why,
+                                          "; give a checkpoint folder or a run folder"));
 }
 
 absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::open(const std::string& path) {

@@ -54,7 +54,13 @@ absl::StatusOr<ModelSource> ModelSource::open_once(const std::string& path) {
     source.folder_ = path;
     return source;
   }
-  SKEIN_ASSIGN_OR_RETURN(source.checkpoint_, CheckpointReader::open(path));
+  auto checkpoint = CheckpointReader::open(path);
+  if (absl::IsNotFound(checkpoint.status()) && !complete_checkpoints(path).ok()) {
+    return absl::NotFoundError(absl::StrCat(std::string(checkpoint.status().message()),
+                                            ", or a model's folder, which has ", kConfigName));
+  }
+  if (!checkpoint.ok()) return checkpoint.status();
+  source.checkpoint_ = *std::move(checkpoint);
   source.folder_ = source.checkpoint_->folder();
   return source;
 }

@@ -132,6 +132,20 @@ TEST(TrainerState, KnowsWhatWasLearnedBeforeAndSince) {
   EXPECT_EQ(learned_positions(state), 1024);
 }
 
+/// Whoever has mistyped a name is not told of files in it.
+TEST_F(ModelSourceTest, SaysWhatIsWrongWithAFolderThatIsNone) {
+  const auto said = [](const std::string& path) {
+    const absl::Status status = ModelSource::open(path).status();
+    EXPECT_TRUE(absl::IsNotFound(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("or a model's folder"));
+    return std::string(status.message());
+  };
+  EXPECT_THAT(said(run_.file("nowhere")), HasSubstr("nowhere, which is not there; give"));
+  EXPECT_THAT(said(newest_ + "/config.json"), HasSubstr("config.json, which is no folder; give"));
+  fs::create_directories(run_.file("empty"));
+  EXPECT_THAT(said(run_.file("empty")), HasSubstr("has a file COMPLETE"));
+}
+
 /// Nothing newer stands for a checkpoint that is named itself.
 TEST_F(ModelSourceTest, ACheckpointThatIsNamedAndGoneIsAnError) {
   const std::string named = newest_;
