@@ -82,7 +82,8 @@ struct LogitsLayout {
 };
 
 struct DeviceInfo {
-  std::string name;      // "cpu x1", "sleep", "cuda:0 NVIDIA H200 (0000:1b:00.0)"
+  /// "cpu x1", "sleep", "cuda:0 NVIDIA H200 (0000:1b:00.0)"; `plans::kind_of_device` reads it.
+  std::string name;
   int32_t threads = 0;   // Host threads; 0 for others.
   double speed = 1.0;    // Emulated speed when it was made; 1.0 is the device itself.
   bool computes = true;  // False for a device that only sleeps: results are zeros.

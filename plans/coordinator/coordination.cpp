@@ -1110,7 +1110,17 @@ CoordinatorDecisions Coordination::try_gather(uint64_t now_us) {
 
 CoordinatorOutcome Coordination::on_heartbeat(WorkerId worker, WorkerActivity activity,
                                               uint64_t now_us) {
-  return members_.on_heartbeat(worker, std::move(activity), now_us);
+  const auto member = members().find(worker);
+  const std::string before = member == members().end() ? "" : member->second.activity.device;
+  CoordinatorOutcome outcome = members_.on_heartbeat(worker, std::move(activity), now_us);
+  if (outcome.is_dropped() || !options_.job.tokens.reproducible) return outcome;
+  const std::string& device = member->second.activity.device;
+  std::optional<RunEvent> unlike;
+  if (device != before) unlike = like_devices_.on_device(worker, device);
+  if (!unlike) return outcome;
+  CoordinatorDecisions decisions = std::move(outcome).decisions();
+  decisions.push_back(*std::move(unlike));
+  return decisions;
 }
 
 CoordinatorOutcome Coordination::on_worker_lost(WorkerId worker, const absl::Status& why,

@@ -17,6 +17,7 @@
 #include "plans/coordinator/commit_log.hpp"
 #include "plans/coordinator/coordinator_decisions.hpp"
 #include "plans/coordinator/input_blame.hpp"
+#include "plans/coordinator/like_devices.hpp"
 #include "plans/coordinator/measurements.hpp"
 #include "plans/coordinator/membership.hpp"
 #include "plans/coordinator/peer_failures.hpp"
@@ -328,6 +329,7 @@ class Coordination {
   std::set<std::string> refused_runs_;  // Runs of which a worker was refused; kRefusedRunsMax.
   PeerFailures failures_;
   UnreachablePairs unreachable_;
+  LikeDevices like_devices_;
   PlanChange change_;
   PlanCandidates candidates_;
   PlannerRequests requests_;
