@@ -15,11 +15,12 @@ STEPS = 40
 TOLERANCE = 1e-4
 TOKENS = ["--sync.policy", "tokens"]
 UNTIED = ["--model.tie_word_embeddings", "false"]
+TWO = [*TOKENS, "--tokens.samples", "[1, 4]"]
 THREE = [*TOKENS, "--parallelism.layout", "[1, 2, 1]", "--tokens.samples", "[1, 2, 4]"]
 # Name, workers, words. The first job is one sub-model; others leave out a policy, or limit workers.
 SHAPES = [
     ("one sub-model", 3, [*TOKENS, "--tokens.samples", "[2]"]),
-    ("two sub-models", 4, [*TOKENS, "--tokens.samples", "[1, 4]", "--tokens.ahead", "3"]),
+    ("two sub-models", 4, [*TWO, "--tokens.ahead", "3"]),
     ("three sub-models", 5, THREE),
     ("few may train the last", 4, [*THREE, "--tokens.workers", "[0, 0, 1]"]),
     ("an embedding that is not tied", 4, [*THREE, *UNTIED]),
@@ -99,6 +100,13 @@ def resume(run):
     return []
 
 
+def kill_and_resume(run):
+    culprits = kill(run)
+    run.wait_for_event("run.continued")
+    run.wait_for_step(14)
+    return [*culprits, *resume(run)]
+
+
 def all_of_it(run):
     """Eight workers: one dies, one is stopped past its lease, two join, another one dies."""
     kill(run)
@@ -138,19 +146,24 @@ def tries_plans(program):
 
 
 def has_the_same_bits(program, reference):
-    """With `tokens.reproducible`, three workers undisturbed and four of which one dies."""
-    models = []
-    for name, workers, words in [("calm", 3, []), ("disturbed", 4, SLOW)]:
-        run = ElasticRun(program, f"exact-{name}", workers, *THREE, *words, "--tokens.reproducible", "true",
-                         "--training.steps", str(STEPS), apart=name == "disturbed")
-        try:
-            culprits = kill(run) if name == "disturbed" else []
-            check(program, reference, f"reproducible, {name}", run, culprits)
-            models.append(read_model(newest(run.folder())))
-        finally:
-            run.end()
-    program.expect("reproducible tokens give the same bits, whoever computes them and is lost",
-                   same_bits(*models), worst_relative(*models))
+    """With `tokens.reproducible`, three workers undisturbed, and four: one joins and one dies, or one dies and another
+    coordinator goes on."""
+    for shape, words, disturb in [("three sub-models", THREE, join), ("two sub-models", TWO, kill_and_resume)]:
+        models = []
+        for fault in (None, disturb):
+            name = f"reproducible, {shape}, {fault.__name__ if fault else 'calm'}"
+            run = ElasticRun(program, name.replace(" ", "-").replace(",", ""), 4 if fault else 3, *words,
+                             *(SLOW if fault else []), "--tokens.reproducible", "true", "--training.steps", str(STEPS),
+                             apart=fault is not None)
+            try:
+                culprits = fault(run) if fault else []
+                check(program, reference, name, run, culprits)
+                models.append(read_model(newest(run.folder())))
+                program.expect(f"{name}: all compute on like devices", not run.events("worker.unlike"))
+            finally:
+                run.end()
+        program.expect(f"{shape}: reproducible tokens give the same bits, whoever computes them, is lost or joins",
+                       same_bits(*models), worst_relative(*models))
 
 
 def main():
