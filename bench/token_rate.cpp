@@ -1,9 +1,10 @@
 // The time of a step that is trained by tokens, as the simulator says. Prints milliseconds.
 //   token_rate WORKERS SAMPLES SAMPLES_OF_TOKEN BLOCKS FORWARD_US BACKWARD_US WARM_UP STEPS
-//   SCENARIO
-// SAMPLES_OF_TOKEN: "1,4", one for each sub-model; these have as many layers each. FORWARD_US and
-// BACKWARD_US: of a block, for a sample. Steps up to WARM_UP are not counted. SCENARIO: as `skein
-// simulate --scenario` reads it.
+//   SCENARIO [LEVEL_WORKERS]
+// SAMPLES_OF_TOKEN: "1,4", one for each sub-model. BLOCKS: "4", these have as many layers each; or
+// "3,1", as many blocks each. FORWARD_US and BACKWARD_US: of a block, for a sample. Steps up to
+// WARM_UP are not counted. SCENARIO: as `skein simulate --scenario` reads it. LEVEL_WORKERS: "8,1",
+// how many may train each, those with the smallest numbers; left out: all.
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
@@ -39,25 +40,50 @@ Profile sleeping_blocks(int64_t blocks, double forward_us, double backward_us) {
   return profile;
 }
 
+/// Numbers with commas between them; empty if one of them is none.
+std::vector<uint64_t> numbers_of(const char* word) {
+  std::vector<uint64_t> numbers;
+  for (const auto each : absl::StrSplit(word, ',')) {
+    if (!absl::SimpleAtoi(each, &numbers.emplace_back())) return {};
+  }
+  return numbers;
+}
+
+/// The embedding goes with the first sub-model, and the head with the last one.
+std::vector<LayerRange> sub_models_of(const std::vector<uint64_t>& blocks, size_t levels) {
+  const auto sum = std::accumulate(blocks.begin(), blocks.end(), uint64_t{0});
+  const auto layers = static_cast<int64_t>(sum) + 2, count = static_cast<int64_t>(levels);
+  std::vector<LayerRange> ranges;
+  for (int64_t level = 0, end = 1; level < count; ++level) {
+    const int64_t begin = ranges.empty() ? 0 : ranges.back().end;
+    if (blocks.size() == levels) {
+      end += static_cast<int64_t>(blocks[static_cast<size_t>(level)]);
+    } else {
+      end = (level + 1) * layers / count;
+    }
+    ranges.push_back({begin, level + 1 == count ? layers : end});
+  }
+  return ranges;
+}
+
 int run(char** words) {
   const auto number = [&](int place) { return std::strtod(words[place], nullptr); };
   const auto workers = static_cast<uint32_t>(number(1));
   TokenPlan plan;
   plan.shape.samples = static_cast<uint64_t>(number(2));
-  for (const auto samples : absl::StrSplit(words[3], ',')) {
-    uint64_t parsed = 0;
-    if (!absl::SimpleAtoi(samples, &parsed)) return 2;
-    plan.shape.samples_of_token.push_back(parsed);
-  }
+  plan.shape.samples_of_token = numbers_of(words[3]);
+  const std::vector<uint64_t> blocks = numbers_of(words[4]);
+  const size_t levels = plan.shape.samples_of_token.size();
+  if (levels == 0 || (blocks.size() != 1 && blocks.size() != levels)) return 2;
+  plan.sub_models = sub_models_of(blocks, levels);
   TokenSimulationOptions options;
-  options.profile = sleeping_blocks(static_cast<int64_t>(number(4)), number(5), number(6));
-  const auto layers = static_cast<int64_t>(options.profile.layers.size());
-  std::vector<WorkerId> all(workers);
-  for (uint32_t worker = 0; worker < workers; ++worker) all[worker] = WorkerId{worker + 1};
-  const auto levels = static_cast<int64_t>(plan.shape.samples_of_token.size());
-  for (int64_t level = 0; level < levels; ++level) {
-    plan.sub_models.push_back({level * layers / levels, (level + 1) * layers / levels});
-    plan.level_workers.push_back(all);
+  options.profile = sleeping_blocks(plan.sub_models.back().end - 2, number(5), number(6));
+  std::vector<uint64_t> level_workers(levels, workers);
+  if (words[10] != nullptr) level_workers = numbers_of(words[10]);
+  if (level_workers.size() != levels) return 2;
+  for (const uint64_t count : level_workers) {
+    std::vector<WorkerId>& own = plan.level_workers.emplace_back();
+    for (uint32_t id = 1; id <= count; ++id) own.push_back({id});
   }
   const auto warm_up = static_cast<size_t>(number(7));
   const auto scenario = parse_scenario(words[9]);
@@ -84,7 +110,7 @@ int run(char** words) {
 }  // namespace skein::plans
 
 int main(int argc, char** argv) {
-  const int result = argc == 10 ? skein::plans::run(argv) : 2;
+  const int result = argc == 10 || argc == 11 ? skein::plans::run(argv) : 2;
   if (result == 2)
     std::fprintf(stderr, "the first lines of bench/token_rate.cpp say what to give\n");
   return result;

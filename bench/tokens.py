@@ -4,6 +4,7 @@ straggler models (H3 and H4, from memory of the paper).
 
     bench/tokens.py build/release/skein build/release/bench/token_rate [--rounds 3] [--steps 24]
     bench/tokens.py build/release/skein build/release/bench/token_rate --server
+    bench/tokens.py build/release/skein build/release/bench/token_rate --fela build/release/bench/fela [--profile FILE]
 
 Eight workers on this machine, whose devices only sleep: 4 blocks, 30 ms a sample, 64 samples a step, so that a step
 takes 240 ms where all have the same to do. Gradients really go between them; they are small. What is printed is the
@@ -18,6 +19,14 @@ one after the other.
 
 A worker that sleeps does so before its first action of a step. The others have its tokens, but the step ends with the
 sum of all workers' gradients, so it takes as long as the longest sleep at least.
+
+With `--fela`: cells of bench/fela's table, by default VGG-19 with three sizes of a batch under H0, H3 and H4; with
+`--profile`, of the layers whose times that file has. The sub-models, tokens and workers are those that are tuned there,
+and so are the sleeps; all times are `--faster` times shorter. A model of many small blocks stands for the layers: each
+sub-model has so many of them that one of its tokens takes about as long as there, up to the rounding that is printed,
+and forwards are the same part of the time in all. Activations and gradients are small here, so this is about who
+computes and waits, not about links. Beside it is the simulation of these blocks, which is to be within 5 % of the
+median.
 """
 import argparse
 import os
@@ -96,13 +105,16 @@ def step_ms(skein, steps, words, scenario):
     return (end_of(lines[-1]) - end_of(first)) / (lines[-1]["step"] - first["step"]) * 1e3
 
 
+def output_of(*command):
+    return subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout
+
+
 def simulated_ms(rate, steps, words, scenario):
     """None: the simulator of tokens has nothing to say of this mode."""
     if words.get("sync.policy") != "tokens":
         return None
     samples = words["tokens.samples"].strip("[]").replace(" ", "")
-    command = [rate, WORKERS, SAMPLES, samples, BLOCKS, FORWARD_US, BACKWARD_US, WARM_UP, steps, scenario]
-    return float(subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout)
+    return float(output_of(rate, WORKERS, SAMPLES, samples, BLOCKS, FORWARD_US, BACKWARD_US, WARM_UP, steps, scenario))
 
 
 def print_scenarios(options):
@@ -124,6 +136,62 @@ def print_scenarios(options):
             if abs(off) > OFF_MAX:
                 misses.append(f"{mode}, {name}")
         print(row + "\n" + predicted, flush=True)
+    print(f"simulated within {OFF_MAX:.0%}: " + ("MISSED by " + "; ".join(misses) if misses else "met"))
+
+
+class Cell:
+    """Fela's plan of a batch, in blocks. A line of the program for each sub-model says what one token of it takes."""
+
+    BLOCKS = 200  # The rounding is half a per cent of a sample's time at most.
+
+    def __init__(self, options, samples):
+        profile = ["--profile", options.profile] if options.profile else []
+        lines = [line.split() for line in output_of(options.fela, *profile, "--plan", samples).splitlines()]
+        levels = [list(map(float, words[1:])) for words in lines if words[0] == "level"]
+        self.samples = samples
+        self.data_us = next(float(words[1]) for words in lines if words[0] == "step") / options.faster
+        self.rows = [int(level[1]) for level in levels]
+        self.workers = [int(level[2]) for level in levels]
+        # What a sample takes in each sub-model.
+        each_us = [(level[3] + level[4]) / level[1] / options.faster for level in levels]
+        forward_us = sum(level[3] / level[1] for level in levels) / options.faster
+        self.blocks = [max(1, round(self.BLOCKS * own / sum(each_us))) for own in each_us]
+        block_us = sum(each_us) / sum(self.blocks)
+        self.forward_us = block_us * forward_us / sum(each_us)
+        self.backward_us = block_us - self.forward_us
+        self.rounding = [blocks * block_us / own - 1 for blocks, own in zip(self.blocks, each_us)]
+
+    def words(self):
+        limits = [0 if count == WORKERS else count for count in self.workers]
+        return {"sync.policy": "tokens", "training.global_batch_size": self.samples, "model.n_layer": sum(self.blocks),
+                "model.n_head": 1, "model.n_embd": 8, "training.seq_len": 4, "training.recompute": "true",
+                "parallelism.layout": self.blocks, "tokens.samples": self.rows,
+                "tokens.workers": limits, "device.sleep_forward_us": MICRO_BATCH * self.forward_us,
+                "device.sleep_backward_us": MICRO_BATCH * self.backward_us}
+
+    def simulated_ms(self, options, scenario):
+        def text(numbers):
+            return ",".join(map(str, numbers))
+        return float(output_of(options.rate, WORKERS, self.samples, text(self.rows), text(self.blocks), self.forward_us,
+                               self.backward_us, WARM_UP, options.steps, scenario, text(self.workers)))
+
+
+def print_cells(options):
+    misses = []
+    print(f"milliseconds a step, times {options.faster} times shorter than the profile's: measured (range), simulated")
+    for samples in options.cells:
+        cell = Cell(options, samples)
+        levels = "; ".join(f"{rows} samples, {blocks} blocks ({rounding:+.1%}), {workers} workers" for
+                           rows, blocks, rounding, workers in zip(cell.rows, cell.blocks, cell.rounding, cell.workers))
+        print(f"{samples} samples: {levels}", flush=True)
+        for name, scenario in [("H0", "H0"), ("H3", f"H3 sleep={2 * cell.data_us:.0f}"),
+                               ("H4", f"H4 sleep={6 * cell.data_us:.0f} probability=0.1 seed=1")]:
+            times = [step_ms(options.skein, options.steps, cell.words(), scenario) for _ in range(options.rounds)]
+            median, simulated = statistics.median(times), cell.simulated_ms(options, scenario)
+            off = simulated / median - 1
+            print(f"  {name}  {median:8.0f} ({min(times):.0f}-{max(times):.0f}) {simulated:8.0f} {off:+6.1%}", flush=True)
+            if abs(off) > OFF_MAX:
+                misses.append(f"{samples} samples, {name}")
     print(f"simulated within {OFF_MAX:.0%}: " + ("MISSED by " + "; ".join(misses) if misses else "met"))
 
 
@@ -178,8 +246,17 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--server", action="store_true", help="what granting tokens costs, instead")
+    parser.add_argument("--fela", help="build/release/bench/fela: cells of its table, instead")
+    parser.add_argument("--profile", help="layers with their times (docs/profile.md) in place of VGG-19")
+    parser.add_argument("--cells", type=int, nargs="+", default=[64, 256, 512], help="samples of a step")
+    parser.add_argument("--faster", type=float, default=4)
     options = parser.parse_args()
-    print_server(options) if options.server else print_scenarios(options)
+    if options.fela:
+        print_cells(options)
+    elif options.server:
+        print_server(options)
+    else:
+        print_scenarios(options)
 
 
 main()

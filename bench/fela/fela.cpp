@@ -1,6 +1,9 @@
 // Fela's comparison in simulated time: tokens with each of their policies, beside data parallelism,
 // pipelines and a hybrid.
 //   fela [--profile FILE] [--quick]
+//   fela [--profile FILE] --plan SAMPLES    what `bench/tokens.py --fela` trains in real processes:
+//   a line for each sub-model, "level LAYERS SAMPLES WORKERS FORWARD_US BACKWARD_US" of one of its
+//   tokens, and one for the scenarios, "step US" of data parallelism
 // Eight like workers at 10 Gbit/s. A layer takes c0 max(b, threshold) for b rows. Without a file it
 // is VGG-19, its times in proportion to multiply-adds; with one (docs/profile.md, one number of
 // rows) the times measured there. Both besides with convolutions of a quarter of the work.
@@ -11,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <vector>
@@ -188,6 +192,28 @@ std::string text_of(const plans::TokenPlan& plan) {
   return text;
 }
 
+Cell cell_of(const Profile& profile, double threshold_scale, int64_t samples) {
+  Cell cell;
+  cell.thresholds = thresholds_of(profile, threshold_scale);
+  cell.profile = with_thresholds(profile, cell.thresholds);
+  cell.samples = samples;
+  return cell;
+}
+
+void print_plan(const Cell& cell) {
+  const plans::TokenPlan plan = tokens_of(cell, kVariants.front()).plan;
+  for (size_t level = 0; level < plan.sub_models.size(); ++level) {
+    const plans::LayerRange& layers = plan.sub_models[level];
+    const uint64_t rows = plan.shape.samples_of_token[level];
+    const plans::LayerTimes times =
+        plans::range_times(cell.profile, layers, static_cast<int64_t>(rows));
+    std::printf("level %d %d %zu %.1f %.1f\n", static_cast<int>(layers.end - layers.begin),
+                static_cast<int>(rows), plan.level_workers[level].size(), times.forward_us,
+                times.backward_us());
+  }
+  std::printf("step %.1f\n", data_parallel_us(cell.profile, cell.samples, cell.cluster));
+}
+
 struct Tally {
   int cells = 0, below = 0;
   double worst = 1e9, best_data = 0, best_model = 0, best_hybrid = 0, best_own = 0;
@@ -221,8 +247,10 @@ void print(const Cell& cell, Tally& tally) {
 int run(int argc, char** argv) {
   Profile vgg = vgg_19();
   bool is_quick = false;
+  int64_t planned_samples = 0;
   for (int n = 1; n < argc; ++n) {
     if (std::string(argv[n]) == "--quick") is_quick = true;
+    if (std::string(argv[n]) == "--plan" && n + 1 < argc) planned_samples = std::atoll(argv[n + 1]);
     if (std::string(argv[n]) != "--profile" || n + 1 == argc) continue;
     auto loaded = cli::load_profile(argv[n + 1]);
     if (!loaded.ok()) {
@@ -230,6 +258,10 @@ int run(int argc, char** argv) {
       return 1;
     }
     vgg = *std::move(loaded);
+  }
+  if (planned_samples > 0) {
+    print_plan(cell_of(vgg, 1, planned_samples));
+    return 0;
   }
   Profile heavy = vgg;
   for (size_t n = 0; n < heavy.layers.size(); ++n) {
@@ -249,10 +281,7 @@ int run(int argc, char** argv) {
     for (double scale : is_quick ? std::vector<double>{1} : std::vector<double>{0.25, 1, 4}) {
       for (int64_t samples :
            is_quick ? std::vector<int64_t>{128} : std::vector<int64_t>{64, 128, 256, 512, 1024}) {
-        Cell cell;
-        cell.thresholds = thresholds_of(*profile, scale);
-        cell.profile = with_thresholds(*profile, cell.thresholds);
-        cell.samples = samples;
+        Cell cell = cell_of(*profile, scale, samples);
         const double step_us = data_parallel_us(cell.profile, samples, cell.cluster);
         for (const char* scenario : {"H0", "H3", "H4"}) {
           const std::string kind = scenario;
