@@ -100,6 +100,26 @@ def fails(program):
                    read(program.folder, "cmp", "compare.html"))
 
 
+def tunes(program):
+    """Rates of which one does nothing, on a seed of their own; then the others are judged."""
+    experiment = write(program, "tuned.toml", EXPERIMENT.replace("target = 5.3", 'target = 5.45\nfolder = "tuned"'))
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "tuned_compare.py")
+    words = [sys.executable, script, program.skein, experiment, "--rates", "1e-9", "1e-3", "--tuning-seeds", "7"]
+    result = subprocess.run([*words, "--seeds", "1", "2"], cwd=program.folder, capture_output=True, text=True, check=False)
+    program.expect("rates are tuned", result.returncode == 0 and all(
+        f"{name}: optimizer.lr = 0.001; 1e-09: target missed" in result.stdout for name in ("pipeline", "replicas")),
+        result.stdout + result.stderr)
+    for part, variants, seeds in [("tuning", 4, "7"), ("judged", 2, "12")]:
+        rows = list(csv.DictReader(read(program.folder, "tuned", part, "compare.csv").splitlines()))
+        program.expect(f"{part} has seeds of its own", len(rows) == variants * len(seeds) and
+                       {row["seed"] for row in rows} == set(seeds), str(rows))
+    used = glob.glob(os.path.join(program.folder, "tuned/judged/runs/*/*/*/latest/config.resolved.toml"))
+    rates = [float(re.search(r"^lr = (\S+)", read(path), re.M).group(1)) for path in used]
+    program.expect("what is judged has the tuned rate", rates == 4 * [1e-3], str(rates))
+    refused = subprocess.run([*words, "--seeds", "6", "7"], cwd=program.folder, capture_output=True, text=True, check=False)
+    program.expect("no seed is tuned on and judged", refused.returncode != 0 and "seeds of their own" in refused.stderr)
+
+
 def processes_with(word):
     lines = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True,
                            check=True).stdout.splitlines()
@@ -154,6 +174,7 @@ def main():
     program = Program()
     experiment = compares(program)
     fails(program)
+    tunes(program)
     stops(program, experiment)
     refuses(program)
     program.finish()
