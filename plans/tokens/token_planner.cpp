@@ -158,22 +158,25 @@ absl::StatusOr<PlannedPipeline> plan_tokens(const JobSpec& job, const PlanReques
   });
   const size_t wanted = job.tokens.trial_steps > 0 ? kTriedMax : 1;
   std::vector<PlannedPipeline> found;
-  const auto is_worth = [&found](double step_us) {
-    return found.empty() || step_us <= kRivalMax * found.front().objective_us;
+  double best_us = std::numeric_limits<double>::infinity();
+  const auto promises_less = [&best_us](const PlannedPipeline& each) {
+    return each.objective_us > kRivalMax * best_us;
   };
   for (const TunedTokens& each : tried) {
-    if (found.size() == wanted || !is_worth(each.step_us)) break;
+    // One that was found with others, of more memory, may be slower than this one.
+    std::erase_if(found, promises_less);
+    const bool is_rival = found.size() < wanted && each.step_us <= kRivalMax * best_us;
+    if (each.step_us >= best_us && !is_rival) break;
     SKEIN_ASSIGN_OR_RETURN(auto fitting, fit(job, each.plan, request, options));
     if (!fitting || has_plan(found, fitting->plan)) continue;
-    if (is_worth(fitting->objective_us)) found.push_back(*std::move(fitting));
+    best_us = std::min(best_us, fitting->objective_us);
+    found.push_back(*std::move(fitting));
   }
   if (!found.empty()) {
     std::stable_sort(found.begin(), found.end(),
                      [](const auto& a, const auto& b) { return a.objective_us < b.objective_us; });
-    // With others, of more memory, the first one that was found may be slower than a later one.
-    std::erase_if(found, [most_us = kRivalMax * found.front().objective_us](const auto& each) {
-      return each.objective_us > most_us;
-    });
+    std::erase_if(found, promises_less);
+    if (found.size() > wanted) found.resize(wanted);
     PlannedPipeline chosen = std::move(found.front());
     chosen.rivals.assign(std::make_move_iterator(found.begin() + 1),
                          std::make_move_iterator(found.end()));

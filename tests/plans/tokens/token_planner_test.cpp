@@ -102,7 +102,7 @@ TEST(TokenPlanner, PlansThatPromiseAboutTheSameAreToBeTried) {
 }
 
 /// Whoever has most memory is slow here, so that the fastest plans, by others, are slow ones.
-TEST(TokenPlanner, WhatIsTriedPromisesAboutTheSameWhoeverHasTheMemory) {
+TEST(TokenPlanner, TheFastestIsFoundAndWhatIsTriedPromisesTheSameWhoeverHasTheMemory) {
   JobSpec job = planned_job(32);
   job.tokens.trial_steps = 3;
   ReplanRequest request = request_of(job, 4, /*wide_head=*/true);
@@ -119,8 +119,15 @@ TEST(TokenPlanner, WhatIsTriedPromisesAboutTheSameWhoeverHasTheMemory) {
       for (MeasuredWorker& each : request.measured) {
         if (&each != &slow) each.memory_bytes = gigabytes * 1'000'000'000;
       }
+      request.job.tokens.trial_steps = 0;
+      const auto untried = replan_tokens(request);
+      request.job.tokens.trial_steps = 3;
       const auto chosen = replan_tokens(request);
+      ASSERT_EQ(untried.ok(), chosen.ok());
       if (!chosen.ok()) continue;
+      EXPECT_EQ(untried->objective_us, chosen->objective_us)
+          << "it is not the first that fits, but the fastest: " << slowdown << ", " << gigabytes;
+      EXPECT_LE(chosen->rivals.size(), 2u);
       for (const PlannedPipeline& rival : chosen->rivals) {
         EXPECT_GE(rival.objective_us, chosen->objective_us) << slowdown << ", " << gigabytes;
         EXPECT_LE(rival.objective_us, 1.04 * chosen->objective_us) << slowdown << ", " << gigabytes;
