@@ -59,9 +59,12 @@ absl::StatusOr<Plan> make_token_plan(const JobSpec& job, const std::vector<Worke
                                      uint64_t generation, const std::optional<Plan>& current) {
   const int64_t levels = sub_model_count(job);
   if (levels > layer_count(job.model)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "parallelism.pipeline_parallel_degree = ", levels, ": a model of ", job.model.layers,
-        " blocks has at most ", layer_count(job.model), " sub-models"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(job.parallelism.pipeline_parallel_degree > 0
+                         ? absl::StrCat("parallelism.pipeline_parallel_degree = ", levels)
+                         : absl::StrCat("tokens.samples has ", levels, " entries"),
+                     ": a model of ", job.model.layers, " blocks has at most ",
+                     layer_count(job.model), " sub-models"));
   }
   SKEIN_ASSIGN_OR_RETURN(const std::vector<LayerRange> ranges, layer_ranges(job, levels));
   std::vector<TokenStage> stages;

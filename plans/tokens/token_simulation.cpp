@@ -35,11 +35,24 @@ absl::Status check(const TokenPlan& plan, const TokenSimulationOptions& options)
         absl::StrCat("tokens and workers are given for ", plan.shape.levels(), " and ",
                      plan.level_workers.size(), " levels of ", levels));
   }
+  if (plan.shape.samples == 0) return absl::InvalidArgumentError("a step has no samples");
+  uint64_t before = 1;
+  for (const uint64_t each : plan.shape.samples_of_token) {
+    if (each == 0 || each % before != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tokens of ", each, " samples are not made of whole ones of ", before));
+    }
+    before = each;
+  }
   for (const std::vector<WorkerId>& workers : plan.level_workers) {
-    const bool fits = !workers.empty() && workers.front().value > 0 &&
-                      workers.back().value <= options.speeds.size() &&
-                      std::is_sorted(workers.begin(), workers.end());
-    if (!fits) return absl::InvalidArgumentError("a level has workers that do not exist, or none");
+    const bool fits =
+        !workers.empty() && workers.front().value > 0 &&
+        workers.back().value <= options.speeds.size() &&
+        std::adjacent_find(workers.begin(), workers.end(), std::greater_equal()) == workers.end();
+    if (!fits) {
+      return absl::InvalidArgumentError(
+          "a level has workers that do not exist, one of them twice, or none");
+    }
   }
   if (plan.level_workers.front().size() != options.speeds.size()) {
     return absl::InvalidArgumentError("somebody may not train the first level");

@@ -54,6 +54,19 @@ TEST(TokenPlan, WhoHoldsASubModelKeepsIt) {
               ElementsAre(WorkerId{2}, WorkerId{3}));
 }
 
+TEST(TokenPlan, MoreSubModelsThanLayersAreRefusedByTheKeyThatWantsThem) {
+  JobSpec job = job_of_three();
+  job.parallelism.layout.clear();
+  job.tokens.workers.clear();
+  job.tokens.samples.assign(7, 1);
+  const auto text = [&] {
+    return std::string(make_token_plan(job, kWorkers, 4, std::nullopt).status().message());
+  };
+  EXPECT_THAT(text(), HasSubstr("tokens.samples has 7 entries: a model of 4 blocks has at most 6"));
+  job.parallelism.pipeline_parallel_degree = 7;
+  EXPECT_THAT(text(), HasSubstr("parallelism.pipeline_parallel_degree = 7: a model of 4 blocks"));
+}
+
 TEST(TokenPlan, EachWorkersPartHoldsWhateverATokenMayNeed) {
   const JobSpec job = job_of_three();
   const Plan plan = make_token_plan(job, kWorkers, 4, std::nullopt).value();

@@ -122,7 +122,13 @@ TEST(TokenSimulation, SaysWhatDoesNotFit) {
               HasSubstr("begins with layer 0 instead of 1"));
   EXPECT_THAT(text({{{0, 2}}, {2, {1, 1}}, {first(2)}, {}}), HasSubstr("for 2 and 1 levels of 1"));
   EXPECT_THAT(text({{{0, 2}}, {2, {1}}, {{{3}}}, {}}), HasSubstr("do not exist"));
+  const LevelWorkers twice = {std::vector<WorkerId>{{1}, {1}}};
+  EXPECT_THAT(text({{{0, 2}}, {2, {1}}, twice, {}}), HasSubstr("one of them twice"));
   EXPECT_THAT(text({{{0, 2}}, {2, {1}}, {first(1)}, {}}), HasSubstr("the first level"));
+  EXPECT_THAT(text({{{0, 2}}, {0, {1}}, {first(2)}, {}}), HasSubstr("has no samples"));
+  EXPECT_THAT(text({{{0, 2}}, {2, {0}}, {first(2)}, {}}), HasSubstr("tokens of 0 samples"));
+  EXPECT_THAT(text({{{0, 1}, {1, 2}}, {6, {2, 3}}, {first(2), first(2)}, {}}),
+              HasSubstr("tokens of 3 samples are not made of whole ones of 2"));
 }
 
 }  // namespace
