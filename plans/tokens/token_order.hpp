@@ -24,8 +24,8 @@ struct TokenPolicy {
 using LevelWorkers = std::vector<std::vector<WorkerId>>;
 
 /// Whose bucket each token is in: on the first level so many samples for each worker as its speed
-/// is a share of all, one after the other; below it the bucket of who holds most of its inputs, if
-/// that one may train it. What nobody has is in the bucket of the first who may train it.
+/// is a share of all, one after the other; below it, among those who may train it, the bucket of
+/// whoever holds the outputs of most of its samples; of the first one if none of them holds any.
 class TokenBuckets {
  public:
   /// `speeds`: parallel to the workers of the first level; > 0.
