@@ -1,3 +1,5 @@
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cinttypes>
@@ -97,7 +99,9 @@ absl::StatusOr<ListedFile> see_file(const std::string& folder, const SavedFile& 
 void delete_unlisted(const std::string& folder, const Listing& listing) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (!listing.contains(entry.path().filename().string())) fs::remove_all(entry.path(), error);
+    if (listing.contains(entry.path().filename().string())) continue;
+    note_file_operation(entry.path(), "delete");
+    fs::remove_all(entry.path(), error);
   }
 }
 
@@ -125,9 +129,26 @@ absl::Status point_latest(const std::string& folder, const std::string& name) {
 /// and who renames the folder meanwhile finds all of it, or nothing.
 void delete_whole(const fs::path& path) {
   std::error_code error;
+  if (!fs::exists(fs::symlink_status(path, error))) return;
   const fs::path deleted = path.string() + kDeletedEnd;
+  fs::remove_all(deleted, error);  // What one has left that died here.
+  note_file_operation(path, "delete");
   fs::rename(path, deleted, error);
+  note_file_operation(deleted, "delete");
   if (!error) fs::remove_all(deleted, error);
+}
+
+/// Gives a whole checkpoint its name. One of the same step can be there only from a run that was
+/// rewound, or if it is damaged: it goes, and not before this one has its place, where the file
+/// system can exchange two names.
+absl::Status put_in_place(const std::string& partial, const std::string& place) {
+  SKEIN_RETURN_IF_ERROR(count_file_operation(place, "rename"));
+  if (renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0) {
+    delete_whole(partial);
+    return absl::OkStatus();
+  }
+  delete_whole(place);
+  return rename_path(partial, place);
 }
 
 /// Deletes complete checkpoints beyond the newest `keep`, and partial ones up to the step of
@@ -141,6 +162,7 @@ void delete_old(const std::string& folder, const std::string& newest, int64_t ke
     const std::string name = entry.path().filename().string();
     if (!name.starts_with("step-") || name.substr(0, newest.size()) > newest) continue;
     if (name.ends_with(".tmp")) {
+      note_file_operation(entry.path(), "delete");
       fs::remove_all(entry.path(), error);
     } else if (fs::exists(entry.path() / kCompleteName)) {
       complete.push_back(name);
@@ -268,10 +290,7 @@ absl::StatusOr<std::string> complete_checkpoint(const std::string& run_folder, u
   const std::string folder = run_folder + "/checkpoint";
   const std::string name = checkpoint_name(state.steps_done);
   const std::string final_path = absl::StrCat(folder, "/", name);
-  std::error_code error;
-  // One of the same step can be there only from a run that was rewound: it is of the past.
-  fs::remove_all(final_path, error);
-  SKEIN_RETURN_IF_ERROR(rename_path(partial, final_path));
+  SKEIN_RETURN_IF_ERROR(put_in_place(partial, final_path));
   SKEIN_RETURN_IF_ERROR(point_latest(folder, name));
   delete_old(folder, name, keep_latest_k);
   return final_path;

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
@@ -16,6 +17,11 @@ namespace {
 
 std::atomic<int64_t> failing_operation{0};
 std::atomic<int64_t> operations{0};
+
+FileOperationWatch& watcher() {
+  static FileOperationWatch watch;
+  return watch;
+}
 
 absl::Status error_of(const std::string& path, const char* what, int error) {
   const std::string text = absl::StrCat("cannot ", what, " ", path, ": ", strerror(error));
@@ -55,7 +61,14 @@ void fail_file_operation(int64_t n) {
   failing_operation = n;
 }
 
+void watch_file_operations(FileOperationWatch watch) { watcher() = std::move(watch); }
+
+void note_file_operation(const std::string& path, const char* what) {
+  if (const FileOperationWatch& watch = watcher()) watch(path, what);
+}
+
 absl::Status count_file_operation(const std::string& path, const char* what) {
+  note_file_operation(path, what);
   const int64_t failing = failing_operation;
   if (failing == 0 || ++operations < failing) return absl::OkStatus();
   return error_of(path, what, ENOSPC);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,5 +27,13 @@ absl::Status sync_folder(const std::string& folder);
 void fail_file_operation(int64_t n);
 /// Counts one operation; its error if it is to fail.
 absl::Status count_file_operation(const std::string& path, const char* what);
+
+/// For tests: called before each operation ("write", "sync", "rename", "delete") on a path. What
+/// lies there then is what a process leaves that dies at this place. Null: nobody looks. Set it
+/// while nobody writes.
+using FileOperationWatch = std::function<void(const std::string& path, const char* what)>;
+void watch_file_operations(FileOperationWatch watch);
+/// Shows one operation to who watches.
+void note_file_operation(const std::string& path, const char* what);
 
 }  // namespace skein::gpu

@@ -155,6 +155,43 @@ TEST(Checkpoint, AFailureAtAnyWriteLeavesTheOneBefore) {
   }
 }
 
+/// Every checkpoint that says it is complete is whole, and the newest one has at least `steps`.
+void expect_one_is_whole(const std::string& run, uint64_t steps, const std::string& where) {
+  const auto folders = complete_checkpoints(run);
+  ASSERT_TRUE(folders.ok()) << where << ": " << folders.status();
+  for (const std::string& folder : *folders) {
+    EXPECT_THAT(find_faults(folder), IsEmpty()) << where << ": " << folder;
+  }
+  EXPECT_GE(durable_steps(run), steps) << where;
+}
+
+TEST(Checkpoint, ADeathBetweenAnyTwoOperationsLeavesOneThatIsWhole) {
+  for (const uint64_t again : {2, 1}) {  // A later one, and one of the same step.
+    tests::TemporaryFolder run;
+    ASSERT_TRUE(save(run.path(), {3}, 1, 1).ok());
+    int operations = 0;
+    watch_file_operations([&](const std::string& path, const char* what) {
+      ++operations;
+      expect_one_is_whole(run.path(), 1, std::string(what) + " " + path);
+    });
+    const absl::Status saved = save(run.path(), {3}, again, 1);
+    watch_file_operations(nullptr);
+    ASSERT_TRUE(saved.ok()) << saved;
+    EXPECT_GT(operations, 20);
+    expect_one_is_whole(run.path(), again, "the end");
+    expect_whole(run.file("checkpoint/latest"), again);
+  }
+}
+
+TEST(Checkpoint, WhatADeathHasLeftHalfDeletedDoesNotKeepOneOfTheSameStepFromItsPlace) {
+  tests::TemporaryFolder run;
+  ASSERT_TRUE(save(run.path(), {3}, 1).ok());
+  fs::create_directories(run.file("checkpoint/step-00000001.deleted.tmp"));
+  std::ofstream(run.file("checkpoint/step-00000001.deleted.tmp/left")) << "half";
+  ASSERT_TRUE(save(run.path(), {2}, 1).ok());
+  expect_whole(run.path(), 1);
+}
+
 TEST(Checkpoint, FindsDamage) {
   tests::TemporaryFolder run;
   ASSERT_TRUE(save(run.path(), {3}, 1).ok());
