@@ -128,9 +128,11 @@ absl::Status take_state(const PrepareRequest& request, const plans::LayerRange& 
   return absl::OkStatus();
 }
 
-/// Damaged or missing state of other workers is no bad input: there are other sources.
+/// Damaged or missing state of other workers is no bad input: there are other sources. A device
+/// that cannot give or take state is our own, and does not mend itself.
 absl::Status as_unavailable(const absl::Status& status) {
-  return status.ok() ? status : absl::UnavailableError(status.message());
+  const bool is_own = status.ok() || absl::IsInternal(status);
+  return is_own ? status : absl::UnavailableError(status.message());
 }
 
 std::vector<plans::GroupId> groups_of(const plans::PlanPart& plan, plans::ReplicaId id) {

@@ -446,6 +446,7 @@ void WorkerState::on_snapshot(const SnapshotTaken& taken) {
 
 void WorkerState::on_state_sent(const StateSent& sent) {
   if (has_ended() || sent.status.ok()) return;
+  if (!is_of_others(sent.status)) return tell_failed(sent.status);
   store.drop_damaged(job.model);
   if (sent.generation == session->generation()) tell_peer_failure(sent.status);
 }

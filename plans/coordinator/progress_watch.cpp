@@ -23,6 +23,7 @@ ProgressWatch::ProgressWatch(const JobSpec& job, uint64_t now_us)
 void ProgressWatch::on_commit(uint64_t now_us) {
   on_progress(now_us);
   tried_again_ = false;
+  blamed_first_ = false;
 }
 
 void ProgressWatch::on_own_pause(uint64_t paused_us, uint64_t now_us) {
@@ -75,9 +76,14 @@ ProgressWatch::Verdict ProgressWatch::check(const Situation& situation, uint64_t
   verdict.waited_s = waited_us / kMicrosecondsPerSecond;
   verdict.limit_s = has_steps ? train_s_ : init_s_;
   verdict.limit = has_steps ? "comm.train_timeout_seconds" : "comm.init_timeout_seconds";
-  const bool is_late = situation.is_training && situation.last_step_us > 0 &&
-                       waited_us > std::max(lease_us_, kStuckFactor * situation.last_step_us);
+  // How long the first step of a plan takes nobody knows. Whoever has worked on one piece of it
+  // for most of the time that the run has is to blame, before the run is given up, once a step.
+  const bool is_first = situation.last_step_us == 0;
+  const double patience_us = is_first ? train_s_ * kMicrosecondsPerSecond
+                                      : std::max(lease_us_, kStuckFactor * situation.last_step_us);
+  const bool is_late = has_steps && waited_us > patience_us && !(is_first && blamed_first_);
   if (const Member* culprit = is_late ? find_culprit(situation) : nullptr) {
+    blamed_first_ = is_first;
     verdict.kind = Verdict::Kind::kCulprit;
     verdict.culprit = culprit->id;
     verdict.reason = absl::StrCat("its device works on ", culprit->activity.action, " for ",

@@ -49,7 +49,8 @@ class ProgressWatch {
   struct Verdict {
     enum class Kind {
       kGoesOn,
-      kCulprit,   // The step takes far longer than the one before, and this worker works on it.
+      kCulprit,   // The step, or what follows the last one, takes far longer than the step before,
+                  // or than any may, and this worker works on it.
       kStuck,     // Nobody works on the step: it is to be tried again, which happens once a step.
       kTimedOut,  // The run is to be given up.
     };
@@ -75,6 +76,7 @@ class ProgressWatch {
   uint64_t catch_up_since_us_ = 0;  // The end of the last pause of our own.
   uint64_t catch_up_until_us_ = 0;  // With it.
   bool tried_again_ = false;        // The step in progress, in a plan of its own.
+  bool blamed_first_ = false;       // Somebody was lost for it, with no step to compare it with.
 };
 
 }  // namespace skein::plans

@@ -33,7 +33,8 @@ struct PrepareRig {
     io = system->spawn(prepare_io);
     listener = system->spawn([this]() -> PrepareListener::behavior_type {
       return {[this](const PreparedReplicas& result) { prepared = result; },
-              [](const StateSent&) {}, [](const ProfileMeasured&) {}, [](const EmergencySaved&) {}};
+              [this](const StateSent& sent) { state_sent = sent.status; },
+              [](const ProfileMeasured&) {}, [](const EmergencySaved&) {}};
     });
     request.worker = {1};
     request.job = job;
@@ -85,6 +86,7 @@ struct PrepareRig {
   PrepareListener listener;
   PrepareRequest request;
   std::optional<PreparedReplicas> prepared;
+  std::optional<absl::Status> state_sent;
 };
 
 TEST(PrepareIo, DataThatIsOpenIsComparedWithEachPlanAsWell) {
@@ -123,9 +125,14 @@ class SmallDevice final : public gpu::Device {
     if (is_full) return absl::ResourceExhaustedError("full");
     return inner_->allocate(bytes);
   }
+  absl::Status download(const float* from, std::span<float> to) override {
+    if (is_lost) return absl::InternalError("the CUDA device is lost");
+    return inner_->download(from, to);
+  }
   absl::Status run(gpu::Work work) override { return inner_->run(std::move(work)); }
   void set_speed(double) override {}
   bool is_full = false;
+  bool is_lost = false;
 
  private:
   std::unique_ptr<gpu::Device> inner_;
@@ -152,6 +159,24 @@ TEST(PrepareIo, WhatAFullDeviceHoldsIsMovedToTheHost) {
   device->is_full = false;
   const PreparedReplica again = rig.prepare().replicas.at(0);
   EXPECT_EQ(rig.state_of(first), rig.state_of(again));
+}
+
+TEST(PrepareIo, ADeviceThatIsLostIsNoDamageOfOthersState) {
+  PrepareRig rig;
+  const auto device = std::make_shared<SmallDevice>();
+  rig.request.device = device;
+  rig.hold(rig.prepare().replicas.at(0));
+  device->is_lost = true;
+  SendStateRequest sending;
+  sending.model = rig.job.model;
+  sending.held = rig.request.held;
+  sending.layers = {{1, "127.0.0.1:2"}};
+  caf::anon_send(rig.io, sending, rig.listener);
+  rig.run();
+  ASSERT_TRUE(rig.state_sent.has_value());
+  EXPECT_TRUE(absl::IsInternal(*rig.state_sent)) << *rig.state_sent;
+  rig.request.job.optimizer.weight_decay = 0.5;  // So that it needs another model.
+  EXPECT_TRUE(absl::IsInternal(rig.prepare().status)) << rig.prepared->status;
 }
 
 TEST(PrepareIo, ACheckpointThatIsNotHereIsUnseenAndADamagedOneUnreadable) {

@@ -729,6 +729,19 @@ TEST(Worker, PeerFailureOfOthersIsToldAndItsOwnEndsIt) {
   }
 }
 
+TEST(Worker, WhoseDeviceDoesNotGiveWhatItHoldsEndsAndIsNotAskedAgainAndAgain) {
+  for (bool is_own : {true, false}) {
+    WorkerRig rig;
+    rig.join();
+    rig.host(1);
+    rig.tell(StateSent{1, is_own ? absl::InternalError("the CUDA device is lost")
+                                 : absl::UnavailableError("damaged")});
+    EXPECT_EQ(rig.count(Body::PEER_FAILURE), is_own ? 0u : 1u);
+    EXPECT_EQ(rig.count(Body::FAILED), is_own ? 1u : 0u);
+    EXPECT_EQ(rig.ends.size(), is_own ? 1u : 0u);
+  }
+}
+
 TEST(Worker, ALostNeighbourIsNamedAndAForeignAddressIsNot) {
   WorkerRig rig;
   rig.join();

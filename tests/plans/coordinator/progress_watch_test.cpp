@@ -44,6 +44,32 @@ TEST(ProgressWatch, TheWorkerThatWorksForLongestIsToBlameForALateStep) {
   EXPECT_EQ(watch.check(situation, 100 * kWatchedSecond).kind, Kind::kGoesOn);
 }
 
+TEST(ProgressWatch, WhoHangsInAPlansFirstStepIsLostBeforeTheRunIsGivenUpAndOnce) {
+  ProgressWatch watch(watched_job(), 0);
+  const Member hangs = working(1, 199), idle = working(2, 0);
+  ProgressWatch::Situation situation;
+  situation.is_training = true;
+  situation.workers = {&hangs, &idle};
+  EXPECT_EQ(watch.check(situation, 200 * kWatchedSecond).kind, Kind::kGoesOn);
+  const ProgressWatch::Verdict late = watch.check(situation, 201 * kWatchedSecond);
+  EXPECT_EQ(late.kind, Kind::kCulprit);
+  EXPECT_EQ(late.culprit, WorkerId{1});
+  watch.on_progress(201 * kWatchedSecond);  // The next plan.
+  EXPECT_EQ(watch.check(situation, 402 * kWatchedSecond).kind, Kind::kTimedOut);
+  watch.on_commit(402 * kWatchedSecond);
+  EXPECT_EQ(watch.check(situation, 603 * kWatchedSecond).kind, Kind::kCulprit);
+}
+
+TEST(ProgressWatch, WhoHangsBehindTheLastStepIsToBlameAsInOne) {
+  ProgressWatch watch(watched_job(), 0);
+  const Member hangs = working(1, 30);
+  ProgressWatch::Situation situation;
+  situation.is_finishing = true;
+  situation.last_step_us = 1e6;
+  situation.workers = {&hangs};
+  EXPECT_EQ(watch.check(situation, 21 * kWatchedSecond).kind, Kind::kCulprit);
+}
+
 TEST(ProgressWatch, AStepOnWhichNobodyWorksIsTriedAgainOnceAndThenGivenUp) {
   ProgressWatch watch(watched_job(), 0);
   const Member idle = working(1, 0);
