@@ -57,6 +57,7 @@ std::vector<std::string> tensor_names(const gpu::StageModel& model, const std::s
 
 /// CRC-32C of each of `count` tensors, as a checkpoint has it.
 std::vector<uint32_t> digests_of(const gpu::StageModel& model, size_t count) {
+  const WatchersRead reading;
   std::vector<uint32_t> digests;
   std::vector<float> values;
   const auto& parameters = model.parameters();
@@ -311,6 +312,22 @@ void Checker::check_has_checkpoint(const std::string& when) {
   fail(absl::StrCat("no complete checkpoint is left at ", when));
 }
 
+/// Whoever dies between two operations on files leaves the checkpoints that there were, or a new
+/// one that is whole.
+void Checker::on_cut_short() {
+  had_checkpoint_ = had_checkpoint_ || disk_.has_checkpoint();
+  const std::string when = "a death between two operations on files";
+  check_has_checkpoint(when);
+  const auto folders = gpu::complete_checkpoints(disk_.run_folder());
+  if (!folders.ok()) return;
+  for (const std::string& folder : *folders) {
+    const std::vector<std::string> faults = gpu::find_faults(folder);
+    if (!faults.empty() && !disk_.is_damaged(folder)) {
+      return fail(absl::StrCat("COMPLETE after ", when, ", but ", faults.front()));
+    }
+  }
+}
+
 void Checker::on_shard_begun(ProcessId process, const std::string& path) {
   const auto other = shards_.find(path);
   if (other != shards_.end()) {
@@ -339,7 +356,7 @@ void Checker::on_coordinator_killed() {
 void Checker::on_given_up(ProcessId process) {
   const auto hosted = hosted_.find(process);
   if (!job_.checkpoint.enable || hosted == hosted_.end()) return;
-  if (left_in_part_.contains(process)) return;
+  if (left_in_part_.contains(process) || lost_devices_.contains(process)) return;
   for (const Held& held : hosted->second.replicas) {
     const auto applied = applied_.find(held.model);
     const auto updated = updated_in_.find(held.model);
@@ -815,7 +832,7 @@ std::pair<uint64_t, std::string> Checker::newest_living_state(
     std::string who;
     for (const auto& [process, hosted] : hosted_) {
       if (!world_.is_alive(process) || !patience_.may_be_heard(process)) continue;
-      if (process == without) continue;
+      if (process == without || lost_devices_.contains(process)) continue;
       for (const Held& held : hosted.replicas) {
         const auto applied = applied_.find(held.model);
         const auto updated = updated_in_.find(held.model);
@@ -854,6 +871,7 @@ void Checker::check_let_go(ProcessId worker) {
 }
 
 void Checker::keep_weights(const gpu::StageModel& model, TrainedModel::Weights& to) {
+  const WatchersRead reading;
   const auto& parameters = model.parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
     auto& values = to[parameters[i].name];

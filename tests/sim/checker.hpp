@@ -59,6 +59,7 @@ struct RecoveryCounts {
 ///             they were silent for a lease; nobody is lost who was silent for less
 ///   models    that are prepared for a step have the bits that were last seen after it
 ///   shards    no two writers are at work on one name
+///   deaths    between two operations on files leave checkpoints that are whole
 ///   checkpoints   that are complete verify, and have the bits that were live after their step
 ///   left      what workers that give up the coordinator hold between them is not lost
 ///   work      is done again, and plans are changed, no more often than faults explain
@@ -105,6 +106,10 @@ class Checker {
     some_cannot_save_ = true;
     incapable_.insert(process);
   }
+  /// A worker's device has failed or hangs: nobody gets what is on it.
+  void on_device_lost(ProcessId process) { lost_devices_.insert(process); }
+  /// A process has died between two operations on files, and the disk is as it has left it.
+  void on_cut_short();
   /// The device of each worker has so many bytes; 0: as many as are asked for.
   void limit_memory(int64_t bytes) { device_bytes_ = bytes; }
   /// Workers have been told how the run ended, and have not heard it yet.
@@ -269,6 +274,7 @@ class Checker {
   std::multimap<std::string, ProcessId> shards_;  // That are being written.
   bool some_cannot_save_ = false;
   std::set<ProcessId> incapable_;
+  std::set<ProcessId> lost_devices_;
   int64_t device_bytes_ = 0;
   bool keeps_nothing_ = false;  // The run has ended, and has no checkpoints.
   bool had_checkpoint_ = false;

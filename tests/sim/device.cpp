@@ -12,6 +12,7 @@
 #include "gpu/host/host_memory.hpp"
 #include "gpu/host/host_ops.hpp"
 #include "gpu/host/thread_pool.hpp"
+#include "tests/sim/watched_model.hpp"
 
 namespace skein::sim {
 namespace {
@@ -32,6 +33,7 @@ class SimulatedDevice final : public gpu::Device {
 
   const gpu::DeviceInfo& info() const override { return info_; }
   absl::StatusOr<gpu::Buffer> allocate(int64_t bytes) override {
+    if (has_failed()) return lost();
     if (info_.memory_bytes == 0) return gpu::allocate_host(bytes);
     if (*in_use_ + bytes > info_.memory_bytes) {
       return absl::ResourceExhaustedError(absl::StrCat("the device has ", info_.memory_bytes,
@@ -50,8 +52,24 @@ class SimulatedDevice final : public gpu::Device {
   gpu::DeviceMemory memory() const override {
     return {.in_use = *in_use_, .in_use_max = 0, .cached = 0, .limit = info_.memory_bytes};
   }
+  absl::Status upload(std::span<const float> from, float* to) override {
+    return has_failed() ? lost() : gpu::Device::upload(from, to);
+  }
+  absl::Status download(const float* from, std::span<float> to) override {
+    const bool is_gone = has_failed() && !WatchersRead::is_one();
+    return is_gone ? lost() : gpu::Device::download(from, to);
+  }
   void set_speed(double speed) override { speed_ = speed; }
-  absl::Status run(gpu::Work work) override { return work.run ? work.run(ops_) : absl::OkStatus(); }
+  absl::Status run(gpu::Work work) override {
+    if (!work.run) return absl::OkStatus();
+    return has_failed() ? lost() : work.run(ops_);
+  }
+  void break_for_good(DeviceFailure how) { failure_ = how; }
+  /// The device does not end what it begins with this piece.
+  bool hangs_in(const gpu::Work& work) {
+    is_hanging_ = is_hanging_ || (failure_ == DeviceFailure::kHangs && is_of_pass(work.kind));
+    return is_hanging_;
+  }
 
   double duration_us(const gpu::Work& work) {
     const double exact = work.kind == gpu::WorkKind::kOther
@@ -61,9 +79,17 @@ class SimulatedDevice final : public gpu::Device {
   }
 
  private:
+  bool has_failed() const { return failure_ == DeviceFailure::kFails; }
+  static absl::Status lost() { return absl::InternalError("the simulated device is lost"); }
+  static bool is_of_pass(gpu::WorkKind kind) {
+    return kind != gpu::WorkKind::kOther && kind != gpu::WorkKind::kWarmUp;
+  }
+
   World& world_;
   const gpu::SleepProfile times_;
   double speed_;
+  std::optional<DeviceFailure> failure_;
+  bool is_hanging_ = false;
   gpu::DeviceInfo info_;
   gpu::ThreadPool pool_;
   gpu::HostOps ops_;
@@ -115,6 +141,9 @@ struct TimedWork : std::enable_shared_from_this<TimedWork> {
 
   void start() {
     Piece& piece = queue.front();
+    if (device->hangs_in(piece.parts.work)) {
+      return world.trace(world.name(process), " hangs in ", piece.parts.work.name);
+    }
     if (sharing.gate) piece.begun = world.system().clock().now();
     // Nobody may rely on when within its time the work is really done.
     if (world.chance(0.5)) run(piece);
@@ -170,6 +199,10 @@ actors::Device::behavior_type timed_device(actors::Device::stateful_pointer<Time
 }
 
 }  // namespace
+
+void break_device(gpu::Device& device, DeviceFailure how) {
+  dynamic_cast<SimulatedDevice&>(device).break_for_good(how);
+}
 
 std::shared_ptr<gpu::Device> make_simulated_device(World& world, const gpu::SleepProfile& times,
                                                    double speed, int64_t memory_bytes) {

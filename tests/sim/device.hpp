@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "actors/device/device.hpp"
@@ -24,6 +25,13 @@ struct DeviceSharing {
   std::function<uint64_t()> generation;  // That the process has last been told to prepare.
 };
 
+/// What goes wrong with a device for good.
+enum class DeviceFailure {
+  kFails,  // Its work fails from now on, and nothing is allocated, written to it or read from it.
+  kHangs,  // The next piece of a pass never ends, and what comes behind it never begins.
+};
+/// `device`: one of `make_simulated_device`.
+void break_device(gpu::Device& device, DeviceFailure how);
 /// Does the real work of a host device on the spot. `times` are those at speed
 /// 1 for work of share 1; an update is per block. `memory_bytes`: what it has of its own, as a GPU;
 /// 0: it uses the host's.

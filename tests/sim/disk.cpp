@@ -133,6 +133,12 @@ void Disk::tear_checkpoint() {
   mark_damaged(folders->front());
 }
 
+void Disk::lose_unsynced() {
+  const auto folders = gpu::complete_checkpoints(run_folder_);
+  const std::string name = folders.ok() ? pick_file(folders->front()) : "";
+  if (!name.empty()) tear(absl::StrCat(folders->front(), "/", name));
+}
+
 bool Disk::on_left(const std::vector<std::string>& folders) {
   if (!tears_left_ || folders.empty()) return false;
   tears_left_ = false;

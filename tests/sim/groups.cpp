@@ -30,17 +30,53 @@ void add(const std::vector<float>& values, std::vector<float>& sum) {
   }
 }
 
+/// As Gloo's members name it: where `from` awaits `to`.
+std::string key_of(const std::string& name, uint32_t from, uint32_t to) {
+  return absl::StrCat(name, "/", from, "-", to);
+}
+
+/// The product's store, where nobody waits for what comes: who cares is told.
+class MeetingStore final : public net::RendezvousStore {
+ public:
+  MeetingStore(Publish publish, std::function<void()> on_entry)
+      : inner_(create(std::move(publish))), on_entry_(std::move(on_entry)) {}
+
+  void put(const std::string& key, const std::vector<char>& value,
+           const Receivers& receivers) override {
+    inner_->put(key, value, receivers);
+  }
+  void deliver(const std::string& key, const std::vector<char>& value) override {
+    inner_->deliver(key, value);
+    on_entry_();
+  }
+  absl::StatusOr<std::vector<char>> wait(const std::string& key, double) override {
+    return inner_->wait(key, 0);
+  }
+  void cancel_prefix(const std::string& prefix) override { inner_->cancel_prefix(prefix); }
+  void cancel() override { inner_->cancel(); }
+
+ private:
+  const std::shared_ptr<net::RendezvousStore> inner_;
+  const std::function<void()> on_entry_;
+};
+
 }  // namespace
 
+std::shared_ptr<net::RendezvousStore> Groups::make_store(net::RendezvousStore::Publish publish) {
+  return std::make_shared<MeetingStore>(std::move(publish), [this] { meet_all(); });
+}
+
 actors::GroupParts Groups::make_member(ProcessId process, plans::GroupId number,
-                                       const net::GradientGroup::Options& options) {
+                                       const net::GradientGroup::Options& options,
+                                       std::shared_ptr<net::RendezvousStore> store) {
   Group& group = groups_[options.name];
   group.count = options.rank_count;
   Member& member = group.members[options.rank];
   member = {};
   member.process = process;
   member.is_float64 = options.reducer.is_float64;
-  for (const auto& [partner, worker] : options.partners) member.partners.insert(partner);
+  member.partners = options.partners;
+  member.store = std::move(store);
   group.connect_us = static_cast<uint64_t>(options.connect_timeout_seconds * 1e6);
   const auto appear_us = static_cast<uint64_t>(options.appear_timeout_seconds * 1e6);
   const auto reduce_us = static_cast<uint64_t>(options.timeout_seconds * 1e6);
@@ -116,6 +152,7 @@ void Groups::join(const std::string& name, uint32_t rank, Done done) {
   own.done = std::move(done);
   own.formed = true;
   if (own.gone) return finish(name, rank, absl::CancelledError("the group was aborted"), 0);
+  if (own.store) return appear(name, rank);
   bool complete = group.members.size() == group.count;
   for (const auto& [each, member] : group.members) {
     complete = complete && member.formed && !member.gone;
@@ -136,6 +173,99 @@ void Groups::join(const std::string& name, uint32_t rank, Done done) {
   for (const auto& [each, member] : std::map(group.members)) {
     finish(name, each, absl::OkStatus(), network_.delay_us() * 3);
   }
+}
+
+void Groups::appear(const std::string& name, uint32_t rank) {
+  const Member& own = *find(name, rank);
+  forming_.insert(name);
+  const std::vector<char> address = {'a'};
+  for (const auto& [partner, worker] : std::map(own.partners)) {
+    own.store->put(key_of(name, rank, partner), address, {worker});
+  }
+  try_meet(name);
+}
+
+bool Groups::hears(const std::string& name, uint32_t rank, const Member& member) {
+  return std::all_of(member.partners.begin(), member.partners.end(), [&](const auto& partner) {
+    return member.store->wait(key_of(name, partner.first, rank), 0).ok();
+  });
+}
+
+/// Each of its partners is there, has heard of it, and can be reached.
+bool Groups::can_connect(const std::string& name, uint32_t rank, const Member& member) {
+  return std::all_of(member.partners.begin(), member.partners.end(), [&](const auto& partner) {
+    const Member* other = find(name, partner.first);
+    return other != nullptr && other->formed && !other->gone && other->store &&
+           other->store->wait(key_of(name, rank, partner.first), 0).ok() &&
+           !network_.is_parted(member.process, other->process);
+  });
+}
+
+void Groups::try_meet(const std::string& name) {
+  Group& group = groups_[name];
+  bool is_complete = group.members.size() == group.count;
+  bool is_retried = false;
+  for (auto& [rank, member] : group.members) {
+    const bool waits = !member.has_met && member.formed && !member.gone && member.done;
+    if (waits && !member.has_heard && hears(name, rank, member)) {
+      member.has_heard = true;
+      world_.after(group.connect_us, member.process, [this, name, rank = rank] {
+        const Member* late = find(name, rank);
+        if (late == nullptr || late->has_met || !late->done) return;
+        finish(name, rank, absl::DeadlineExceededError("a member does not connect"), 0);
+      });
+    }
+    if (waits && member.has_heard && can_connect(name, rank, member)) {
+      member.has_met = true;
+      finish(name, rank, absl::OkStatus(), network_.delay_us() * 3);
+    }
+    is_retried = is_retried || (waits && member.has_heard && !member.has_met);
+    is_complete = is_complete && member.has_met;
+  }
+  if (is_complete) {
+    group.formed = true;
+    forming_.erase(name);
+  } else if (is_retried && !std::exchange(group.retries, true)) {  // A closed way may open again.
+    world_.after(kRetryUs, 0, [this, name] {
+      groups_[name].retries = false;
+      if (forming_.contains(name)) try_meet(name);
+    });
+  }
+}
+
+void Groups::meet_all() {
+  for (const std::string& name : std::set(forming_)) try_meet(name);
+}
+
+bool Groups::is_in_the_middle(ProcessId process) const {
+  return std::any_of(groups_.begin(), groups_.end(), [&](const auto& each) {
+    const auto& members = each.second.members;
+    const auto is_own = [&](const auto& member) {
+      return member.second.process == process && !member.second.gone && member.second.done;
+    };
+    return std::any_of(members.begin(), members.end(), is_own);
+  });
+}
+
+bool Groups::is_one_half_formed() const {
+  return std::any_of(groups_.begin(), groups_.end(), [&](const auto& each) {
+    const Group& group = each.second;
+    const auto waits = [&](const auto& member) {
+      return member.second.formed && !member.second.gone && member.second.done;
+    };
+    return !group.formed && std::any_of(group.members.begin(), group.members.end(), waits);
+  });
+}
+
+bool Groups::is_one_half_summed() const {
+  return std::any_of(groups_.begin(), groups_.end(), [&](const auto& each) {
+    const Group& group = each.second;
+    const auto asked =
+        std::count_if(group.members.begin(), group.members.end(), [](const auto& member) {
+          return member.second.step && member.second.done && !member.second.gone;
+        });
+    return group.formed && asked > 0 && static_cast<size_t>(asked) < group.members.size();
+  });
 }
 
 void Groups::reduce(const std::string& name, uint32_t rank, const actors::ReductionRequest& request,
@@ -195,6 +325,8 @@ void Groups::abort(const std::string& name, uint32_t rank) {
   Member* own = find(name, rank);
   if (own == nullptr || own->gone) return;
   own->gone = true;
+  if (own->store) own->store->cancel_prefix(absl::StrCat(name, "/"));
+  forming_.erase(name);  // It will not form.
   finish(name, rank, absl::CancelledError("the group was aborted"), 0);
   break_group(name, "a member has left the group");
 }

@@ -17,6 +17,7 @@ constexpr double kWeightTolerance = 1e-9;
 
 /// Without the copy of an embedding that is tied to the head: the first stage has what counts.
 std::vector<float> state_of(const gpu::StageModel& model) {
+  const WatchersRead reading;
   std::vector<float> values;
   const absl::Status status = actors::read_floats(model, actors::ModelFloats::kWithMoments, values);
   SKEIN_CHECK(status.ok()) << std::string(status.message());

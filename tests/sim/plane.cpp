@@ -51,6 +51,22 @@ bool is_copy_of_state(net::schema::TensorKind kind) {
 
 }  // namespace
 
+/// Whoever drops it half way has lost the connection: the place goes to others.
+struct SimulatedPlane::Reading {
+  std::shared_ptr<net::TensorStream> stream;  // Null: it has not begun.
+  net::TensorStream::Rows rows;
+  std::span<float> memory;
+  std::span<const float> payload;
+  bool is_whole = false;
+
+  Reading() = default;
+  ~Reading() {
+    if (stream && !is_whole) stream->abandon(rows);
+  }
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+};
+
 SimulatedPlane::SimulatedPlane(World& world, Network& network, Planes& planes, Options options)
     : world_(world),
       network_(network),
@@ -80,15 +96,17 @@ void SimulatedPlane::send(const std::string& address, Rows rows) {
 
 void SimulatedPlane::push(const std::shared_ptr<Flow>& flow, const std::string& address,
                           const Rows& rows) {
+  const auto reading = options_.payloads_take_time ? std::make_shared<Reading>() : nullptr;
   flow->channel->push(
-      [&planes = planes_, weak = std::weak_ptr(flow), address, said = through_header(rows), rows] {
+      [&planes = planes_, weak = std::weak_ptr(flow), address, said = through_header(rows), rows,
+       reading] {
         const auto peer = planes.by_address.find(address);
         const std::shared_ptr<Flow> alive = weak.lock();
         if (peer == planes.by_address.end() || !alive) return true;
         alive->reached = true;
         const bool is_of_plan = rows.key.generation > 0;
         if (is_of_plan && alive->term != peer->second->identity_.term) return true;
-        return peer->second->take(said, rows.payload, *alive);
+        return peer->second->take(said, rows.payload, *alive, reading);
       },
       network_.tensor_us());
 }
@@ -144,7 +162,8 @@ void SimulatedPlane::lose(const std::shared_ptr<Flow>& flow, const Name& name,
 }
 
 bool SimulatedPlane::take(net::TensorStream::Rows rows, std::span<const float> payload,
-                          const Flow& from) {
+                          const Flow& from, const std::shared_ptr<Reading>& reading) {
+  if (reading && reading->stream) return reading->is_whole;
   const uint64_t said_generation = rows.key.generation;
   rows.sender = from.sender;
   if (options_.ignores_generation) rows.key.generation = newest_of(rows.key);
@@ -156,6 +175,14 @@ bool SimulatedPlane::take(net::TensorStream::Rows rows, std::span<const float> p
     if (!stream->check(rows).ok() || stream->is_repeat(rows)) return true;
     if (stream->has_space(rows)) {
       const std::span<float> memory = stream->reserve(rows);
+      if (reading) {
+        reading->stream = stream;
+        reading->rows = rows;
+        reading->memory = memory;
+        reading->payload = payload;
+        begin(reading, from.channel);
+        return false;
+      }
       std::memcpy(memory.data(), payload.data(), payload.size_bytes());
       stream->arrived(rows);
       return true;
@@ -163,6 +190,25 @@ bool SimulatedPlane::take(net::TensorStream::Rows rows, std::span<const float> p
   }
   waiting_.push_back(from.channel->weak_from_this());
   return false;
+}
+
+void SimulatedPlane::begin(const std::shared_ptr<Reading>& reading,
+                           const std::shared_ptr<Channel>& channel) {
+  const size_t half = reading->payload.size() / 2;
+  std::copy_n(reading->payload.begin(), half, reading->memory.begin());
+  world_.after(
+      network_.tensor_us() / 2 + 1, options_.process,
+      [this, alive = alive_, weak = std::weak_ptr(reading), from = std::weak_ptr(channel), half] {
+        const auto comes = weak.lock();
+        const auto line = from.lock();
+        if (!comes || !line) return;
+        const auto rest = comes->payload.subspan(half);
+        std::copy(rest.begin(), rest.end(), comes->memory.subspan(half).begin());
+        comes->is_whole = true;
+        comes->stream->arrived(comes->rows);
+        line->pump();
+        if (*alive) wake_soon();  // Others may have the same rows.
+      });
 }
 
 /// As if streams had no generation: that of the newest open one of this name, or one to come.
@@ -283,6 +329,10 @@ void SimulatedPlane::drop_link(const std::string& address, double seconds) {
 }
 
 void SimulatedPlane::on_killed(bool silent) {
+  for (const auto& [name, flow] : flows_) {
+    // What it was sending stops in the middle, or was in its kernel's hands already.
+    if (options_.payloads_take_time && world_.chance(0.5)) flow->channel->go_silent();
+  }
   for (const auto& [address, plane] : planes_.by_address) {
     for (const auto& [name, flow] : plane->flows_) {
       if (std::get<1>(name) != address_) continue;

@@ -31,6 +31,9 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
     std::string address;
     /// Rows that are on their way when their generation is closed arrive all the same this often.
     double late_rows_chance = 0.9;
+    /// Payloads come in two halves, between which a connection may break, a stream close or a
+    /// process die: then the rest does not come. One that is whole may be so on one side only.
+    bool payloads_take_time = false;
     /// A broken receiver, for mutations: rows of older generations are taken for the newest one's.
     bool ignores_generation = false;
     /// A broken line, for mutations: each layer that moves loses a bit, and its seal fits.
@@ -78,6 +81,8 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
     bool reached = false;  // Something has arrived.
     bool lost = false;
   };
+  /// Rows whose payload is on its way into a stream.
+  struct Reading;
   struct Copy {
     std::weak_ptr<const void> owner;
     std::span<float> values;
@@ -89,7 +94,6 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
   void push(const std::shared_ptr<Flow>& flow, const std::string& address, const Rows& rows);
   bool is_dropped(const std::string& address) const;
   void lose(const std::shared_ptr<Flow>& flow, const Name& name, const std::string& why);
-  /// A row arrives; false if it has to wait.
   struct Watch {
     uint64_t generation = 0;
     std::string address;
@@ -98,7 +102,10 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
   };
   void look(const std::shared_ptr<Watch>& watch);
   bool is_cut_off(const std::string& address) const;
-  bool take(net::TensorStream::Rows rows, std::span<const float> payload, const Flow& from);
+  /// Rows arrive; false if they have to wait. `reading`: null, or the payload takes time.
+  bool take(net::TensorStream::Rows rows, std::span<const float> payload, const Flow& from,
+            const std::shared_ptr<Reading>& reading);
+  void begin(const std::shared_ptr<Reading>& reading, const std::shared_ptr<Channel>& channel);
   uint64_t newest_of(const net::TensorKey& key) const;
   void wake();
   void wake_soon();

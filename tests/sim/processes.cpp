@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <filesystem>
 #include <utility>
 
 #include <caf/send.hpp>
@@ -359,6 +358,7 @@ SimulatedWorker::SimulatedWorker(Surroundings& around, std::string name, Place p
     around.network.place(process_, place_.address);
     options.address = absl::StrCat(place_.address, ":", process_);
   }
+  options.payloads_take_time = around.payloads_take_time;
   options.damages_moves = around.mutation == Mutation::kSealsSkipped;
   options.ignores_generation = around.mutation == Mutation::kStaleGeneration;
   options.on_peer_lost = [this](const std::string& address, absl::Status why) {
@@ -372,7 +372,10 @@ SimulatedWorker::SimulatedWorker(Surroundings& around, std::string name, Place p
   };
   plane_ = std::make_shared<SimulatedPlane>(around.world, around.network, around.planes,
                                             std::move(options));
-  store_ = net::RendezvousStore::create([](const auto&, const auto&, const auto&) {});
+  store_ = around.groups.make_store([this](const std::string& key, const std::vector<char>& value,
+                                           const net::RendezvousStore::Receivers& receivers) {
+    if (link_) link_->send(net::encode(head_, net::RendezvousEntry{key, value, receivers}));
+  });
   World& world = around.world;
   real_prepare_ = world.spawn_in(
       process_, [](auto& system) { return actors::PrepareIo(system.spawn(actors::prepare_io)); });
@@ -459,7 +462,8 @@ actors::WorkerParts SimulatedWorker::make_parts() {
     if (around_.mutation == Mutation::kStaleGeneration) {
       named.name = named.name.substr(named.name.find('/'));
     }
-    return absl::StatusOr<actors::GroupParts>(around_.groups.make_member(process_, number, named));
+    return absl::StatusOr<actors::GroupParts>(around_.groups.make_member(
+        process_, number, named, around_.meets_by_coordinator ? store_ : nullptr));
   };
   return parts;
 }
@@ -478,8 +482,7 @@ void SimulatedWorker::connect(uint64_t attempt, double seconds) {
         [this, attempt](net::Envelope message) {
           auto received = broken_.receive(std::move(message));
           if (!received) return;
-          const bool is_answer = std::holds_alternative<net::Joined>(received->body);
-          if (is_answer && backoff_.is_newest(attempt)) backoff_.on_joined();
+          remember_head(attempt, *received);
           if (std::holds_alternative<net::Assign>(received->body)) {
             generation_ = received->head.generation;
           }
@@ -490,9 +493,21 @@ void SimulatedWorker::connect(uint64_t attempt, double seconds) {
         process_, left_s, std::move(handlers),
         [this, attempt, on_closed](absl::StatusOr<std::shared_ptr<net::ControlLink>> link) {
           if (!link.ok()) return on_closed(link.status());
+          link_ = *link;
           caf::anon_send(worker_, actors::LinkOpened{attempt, *link});
         });
   });
+}
+
+void SimulatedWorker::remember_head(uint64_t attempt, const net::Envelope& message) {
+  if (!backoff_.is_newest(attempt)) return;
+  if (const auto* joined = std::get_if<net::Joined>(&message.body)) {
+    backoff_.on_joined();
+    head_.sender = joined->worker.value;
+    head_.term = message.head.term;
+  } else if (std::holds_alternative<net::Quiesce>(message.body)) {
+    head_.generation = message.head.generation;
+  }
 }
 
 void SimulatedWorker::leave() {
@@ -502,6 +517,12 @@ void SimulatedWorker::leave() {
 
 void SimulatedWorker::set_speed(double speed) {
   if (device_) device_->set_speed(speed);
+}
+
+bool SimulatedWorker::break_device(DeviceFailure how) {
+  if (!device_) return false;
+  sim::break_device(*device_, how);
+  return true;
 }
 
 void SimulatedWorker::kill(bool silent) {
@@ -522,6 +543,7 @@ void SimulatedWorker::kill(bool silent) {
     end_actor(caf::actor_cast<caf::actor>(each.lock()));
   }
   device_.reset();
+  link_.reset();
   world.drain(process_);
   worker_ = nullptr;
   prepare_ = real_prepare_ = nullptr;
@@ -532,7 +554,8 @@ void SimulatedWorker::kill(bool silent) {
 SimulatedCoordinator::SimulatedCoordinator(Surroundings& around, std::string name)
     : around_(around), process_(around.world.add_process(std::move(name))) {
   absl::Status status = start();
-  if (status.ok()) return;
+  const bool is_dead = around.cut_short && around.cut_short->has_struck();
+  if (status.ok() || is_dead) return;
   result_.emplace();
   // It died between the last checkpoint and its own end: there is nothing left to do, as
   // `skein train --resume-latest` sees by the checkpoint, whatever the journal has lost.
@@ -558,7 +581,7 @@ absl::Status SimulatedCoordinator::start() {
   options.worker_count = around_.worker_count;
   options.awaits_last_workers = !around_.owns_workers;
   options.observer = this;
-  if (std::filesystem::exists(around_.run_folder + "/checkpoint/latest")) {
+  if (gpu::complete_checkpoints(around_.run_folder).ok()) {
     options.load_path = around_.run_folder;  // As `skein train --resume` does.
   }
   std::shared_ptr<actors::Journal> journal = open_journal(around_.store);
@@ -568,6 +591,9 @@ absl::Status SimulatedCoordinator::start() {
   if (around_.store.lives > 1) {
     SKEIN_ASSIGN_OR_RETURN(
         start, actors::find_resumed(options.job, options.run_folder, *journal, options.load_path));
+  }
+  if (around_.cut_short && around_.cut_short->has_struck()) {
+    return absl::AbortedError("it has died between two operations on files");
   }
   if (!around_.is_other_run) around_.checker.on_coordinator_started(process_);
   actors::CoordinatorConfig config;
@@ -650,6 +676,7 @@ void SimulatedCoordinator::spawn_remote_state(uint64_t term) {
   options.process = process_;
   options.address = absl::StrCat(around_.world.name(process_), ":1");
   options.takes_all_for_dead = around_.mutation == Mutation::kClosedIsDead;
+  options.payloads_take_time = around_.payloads_take_time;
   options.on_peer_lost = options.on_unreachable = [](const std::string&, const absl::Status&) {};
   plane_ = std::make_shared<SimulatedPlane>(around_.world, around_.network, around_.planes,
                                             std::move(options));

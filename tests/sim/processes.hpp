@@ -13,6 +13,7 @@
 #include "plans/worker/reconnect_backoff.hpp"
 #include "tests/sim/broken_messages.hpp"
 #include "tests/sim/checker.hpp"
+#include "tests/sim/cut_short.hpp"
 #include "tests/sim/device.hpp"
 #include "tests/sim/disk.hpp"
 #include "tests/sim/groups.hpp"
@@ -45,7 +46,11 @@ struct Surroundings {
   bool is_other_run = false;               // Not the one that the checker watches.
   std::set<ProcessId> misreads = {};       // Who gets errors instead of samples,
   std::set<ProcessId> lacks_memory = {};   // and who gets one instead of a model.
-  int64_t device_bytes = 0;  // That a worker's device has; 0: as much as is asked for.
+  int64_t device_bytes = 0;               // That a worker's device has; 0: as much as is asked for.
+  std::set<ProcessId> lost_devices = {};  // Whose has failed, or hangs.
+  const CutShort* cut_short = nullptr;    // Whether the coordinator that is being started is dead.
+  bool payloads_take_time = false;
+  bool meets_by_coordinator = false;  // Members of groups, by the rendezvous store.
 };
 
 /// The keys of a job that a later coordinator may change, as text and as a digest.
@@ -76,6 +81,8 @@ class SimulatedWorker {
   }
   bool is_leaving() const { return is_leaving_; }
   void set_speed(double speed);
+  /// False if it has none yet.
+  bool break_device(DeviceFailure how);
   bool damage_copy() { return plane_->damage_copy(); }
   SimulatedPlane& plane() { return *plane_; }
   /// `silent`: its machine went with it, no connection tells anybody.
@@ -88,6 +95,8 @@ class SimulatedWorker {
   void connect(uint64_t attempt, double seconds);
   actors::WorkerParts make_parts();
   actors::WorkerConfig make_config();
+  /// What the rendezvous store publishes with, as a WorkerProcess does.
+  void remember_head(uint64_t attempt, const net::Envelope& message);
 
   Surroundings& around_;
   const Place place_;
@@ -97,6 +106,8 @@ class SimulatedWorker {
   BrokenMessages broken_;
   std::shared_ptr<SimulatedPlane> plane_;
   std::shared_ptr<net::RendezvousStore> store_;
+  std::shared_ptr<net::ControlLink> link_;
+  net::EnvelopeHead head_;
   std::shared_ptr<gpu::Device> device_;
   uint64_t device_job_ = 0;     // The number of the job on a device that is shared.
   uint64_t generation_ = 0;     // That of the newest plan that was assigned.

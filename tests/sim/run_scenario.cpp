@@ -80,6 +80,7 @@ class Simulation {
                  {.late_chance = scenario.late_chance, .tensor_us_max = scenario.tensor_us_max}),
         groups_(world_, network_, [this](const std::string& what) { checker_.fail(what); }),
         disk_(folder_.path(), scenario.seed, scenario.disk_us_max),
+        cut_short_(world_, folder_.file("checkpoint"), scenario.seed),
         checker_(world_, store_, disk_, job_, options.expected),
         around_{world_,
                 network_,
@@ -98,6 +99,9 @@ class Simulation {
                 scenario.owns_workers},
         around_other_run_(around_other_run()) {
     around_.device_bytes = scenario.device_bytes;
+    around_.cut_short = &cut_short_;
+    around_.payloads_take_time = scenario.payloads_take_time;
+    around_.meets_by_coordinator = scenario.meets_by_coordinator;
     checker_.limit_memory(scenario.device_bytes);
     store_.has_fence = options.mutation != Mutation::kFenceSkipped;
     std::ofstream(folder_.file(actors::kRunIdName)) << around_.run << "\n";
@@ -131,6 +135,11 @@ class Simulation {
     }
     world_.after(faults_end_us + 1, 0, [this] { heal(); });
     deadline_us_ = start_us_ + faults_end_us + kBoundUs;
+    for (const Fault& fault : scenario_.faults) {
+      // In a plan's first step it is found when the time for a step is over.
+      if (fault.kind != FaultKind::kDeviceHangs) continue;
+      deadline_us_ += static_cast<uint64_t>(job_.comm.train_timeout_seconds * 1e6);
+    }
   }
   uint64_t deadline_us() const { return deadline_us_; }
   bool has_failed() const { return checker_.failure().has_value(); }
@@ -193,12 +202,21 @@ class Simulation {
     coordinators_.push_back(std::make_unique<SimulatedCoordinator>(
         around_, absl::StrCat("c", coordinators_.size() + 1)));
     coordinator_ = coordinators_.back().get();
+    if (cut_short_.has_struck()) return end_start();
     for (const auto& [worker, is_unheard] : cut_off_) {
       const ProcessId coordinator = coordinator_->process();
       network_.part_one_way(is_unheard ? worker : coordinator, is_unheard ? coordinator : worker,
                             /*lasts=*/true);
     }
     watch_result();
+  }
+
+  /// It has died while it made a checkpoint of what the workers of the life before have left.
+  void end_start() {
+    coordinator_->kill(false);
+    checker_.on_coordinator_killed();
+    cut_short_.end_strike();
+    world_.after(kSecond, 0, [this] { start_coordinator(); });
   }
 
   /// Looks for the end of the run now and then.
@@ -240,6 +258,11 @@ class Simulation {
     // Its workers have given it up while it stood still: what they kept is found.
     const bool has_stood_still = world_.now_us() < stood_still_until_us_ + kBoundUs / 2;
     if (coordinator_->is_told_to_stop() && has_stood_still &&
+        absl::IsDeadlineExceeded(result.status)) {
+      return true;
+    }
+    // What is on a device that hangs is waited for as long as a stop may take.
+    if (coordinator_->is_told_to_stop() && !around_.lost_devices.empty() &&
         absl::IsDeadlineExceeded(result.status)) {
       return true;
     }
@@ -384,6 +407,14 @@ class Simulation {
         return stop(fault, target);
       case FaultKind::kAllDown:
         return take_all_down(fault);
+      case FaultKind::kCutShort:
+        return cut_short(fault);
+      case FaultKind::kDeviceFails:
+        return break_device(*target, DeviceFailure::kFails);
+      case FaultKind::kDeviceHangs:
+        return break_device(*target, DeviceFailure::kHangs);
+      case FaultKind::kOrphanGroup:
+        return orphan_group(fault, world_.now_us() + fault.duration_us);
       case FaultKind::kMisread:
         checker_.on_incapable(target->process());
         around_.misreads.insert(target->process());
@@ -509,6 +540,76 @@ class Simulation {
     checker_.on_power_cut(store_.commits.empty() ? 0 : store_.commits.rbegin()->first + 1);
     forget_newest(store_, fault.target % 5 == 0 ? SIZE_MAX : fault.target % 7 + 1);
     if (store_.plans.empty() && fault.other % 3 == 0) set_clock_back(store_);
+    return true;
+  }
+
+  /// The n-th operation of a kind is not carried out any more: the coordinator's, a worker's, or in
+  /// one case of four that of a worker which writes what it holds, as its coordinator is gone.
+  bool cut_short(const Fault& fault) {
+    if (machines_) return false;  // All runs have one watch over their files.
+    constexpr const char* kWhat[] = {"", "rename", "sync", "delete"};
+    constexpr uint64_t kMost[] = {60, 14, 28, 5};  // Two checkpoints have about so many.
+    CutShort::Order order;
+    order.at_coordinator = fault.variant % 4 < 2;
+    if (fault.variant % 4 == 3) order.path_part = ".w000";  // As `gpu::emergency_path`.
+    const uint64_t what = fault.variant / 4 % (order.at_coordinator ? 4 : 3);
+    order.what = kWhat[what];
+    order.count = 1 + fault.other % kMost[what];
+    order.loses_unsynced = loses_power(fault);
+    CutShort::Victim victim;
+    victim.is_coordinator = [this](ProcessId process) {
+      return std::any_of(coordinators_.begin(), coordinators_.end(),
+                         [&](const auto& each) { return each->process() == process; });
+    };
+    victim.die = [this, &fault](ProcessId process) { die_writing(fault, process); };
+    victim.on_restored = [this, &fault] {
+      const bool skips_syncs = options_.mutation == Mutation::kSyncsSkipped;
+      if (skips_syncs && loses_power(fault)) disk_.lose_unsynced();
+      checker_.on_cut_short();
+    };
+    return cut_short_.arm(std::move(order), std::move(victim));
+  }
+
+  static bool loses_power(const Fault& fault) { return fault.target % 2 == 0; }
+
+  void die_writing(const Fault& fault, ProcessId process) {
+    const bool silent = loses_power(fault);
+    for (SimulatedWorker* each : live()) {
+      if (each->process() == process) return kill_machine(*each, silent);
+    }
+    if (coordinator_->process() == process) {
+      crash_coordinator(fault);
+      if (silent) cut_power(fault);  // The journal lies on the same machine.
+      return;
+    }
+    for (const auto& each : coordinators_) {
+      if (each->process() == process) each->kill(silent);
+    }
+  }
+
+  bool break_device(SimulatedWorker& worker, DeviceFailure how) {
+    if (machines_ || !worker.break_device(how)) return false;  // Both jobs would have it.
+    around_.lost_devices.insert(worker.process());
+    checker_.on_device_lost(worker.process());
+    return true;
+  }
+
+  /// When a group is half formed, or in every other case half through a sum, if there is one before
+  /// `until_us`: the coordinator dies, or in one case of three a member.
+  bool orphan_group(const Fault& fault, uint64_t until_us) {
+    if (result_ || is_healed_ || !coordinator_->is_alive()) return false;
+    const bool is_there =
+        fault.variant % 2 == 0 ? groups_.is_one_half_formed() : groups_.is_one_half_summed();
+    if (!is_there && world_.now_us() < until_us) {
+      world_.after(kSecond / 2000, 0, [this, &fault, until_us] { orphan_group(fault, until_us); });
+      return true;
+    }
+    if (fault.variant % 3 > 0) return crash_coordinator(fault);
+    for (SimulatedWorker* each : live()) {
+      if (!groups_.is_in_the_middle(each->process())) continue;
+      kill_machine(*each, fault.other % 2 == 0);
+      break;
+    }
     return true;
   }
 
@@ -713,6 +814,8 @@ class Simulation {
   /// From now on nothing goes wrong, and there are as many workers as at first.
   void heal() {
     world_.trace("no more faults");
+    is_healed_ = true;
+    cut_short_.disarm();
     network_.heal_all();
     store_.is_full = false;
     disk_.make_space();
@@ -732,7 +835,7 @@ class Simulation {
         std::count_if(workers.begin(), workers.end(), [this](const SimulatedWorker* each) {
           const ProcessId process = each->process();
           return !each->is_leaving() && !around_.misreads.contains(process) &&
-                 !around_.lacks_memory.contains(process);
+                 !around_.lacks_memory.contains(process) && !around_.lost_devices.contains(process);
         });
     for (; stay < scenario_.worker_count; ++stay) add_worker();
     world_.after(5 * kSecond, 0, [this] { top_up(); });
@@ -787,6 +890,7 @@ class Simulation {
   Planes planes_;
   Groups groups_;
   Disk disk_;
+  CutShort cut_short_;
   Checker checker_;
   Surroundings around_;
   tests::TemporaryFolder other_folder_;
@@ -804,6 +908,7 @@ class Simulation {
   uint64_t ended_us_ = 0;
   uint64_t deadline_us_ = 0;
   uint64_t stood_still_until_us_ = 0;
+  bool is_healed_ = false;  // No more faults.
   std::array<int, kFaultKinds> injected_{};
   /// Workers that the coordinator's machine is cut off from for good: they are not heard, or hear
   /// nothing.

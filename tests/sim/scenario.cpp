@@ -500,6 +500,58 @@ void choose_device_memory(uint64_t seed, Scenario& scenario) {
   if (scenario.device_bytes > 0) scenario.memory_bytes = 0;
 }
 
+Draw draw_of(uint64_t seed, std::string_view stream) {
+  return {plans::Rng(seed, plans::random_stream(stream.data(), stream.size()))};
+}
+
+/// A process that dies between two operations on files, in one seed of ten with checkpoints; in one
+/// of four of these it is a worker that writes what it holds, as its coordinator is gone. Drawn
+/// apart from the rest, and put behind it.
+void add_cut_short(uint64_t seed, const plans::JobSpec& job, std::vector<Fault>& faults) {
+  Draw draw = draw_of(seed, "cut-short");
+  if (!job.checkpoint.enable || !draw.chance(0.1)) return;
+  Fault fault = draw_fault(draw);
+  fault.kind = FaultKind::kCutShort;
+  fault.variant = draw.rng.below(60);
+  faults.push_back(fault);
+  if (fault.variant % 4 != 3) return;
+  fault.kind = FaultKind::kAbandon;
+  fault.at_us += draw.between(1, 3) * kSecond;
+  const auto patience_s = static_cast<uint64_t>(job.elastic.coordinator_timeout_seconds);
+  fault.duration_us = (patience_s + draw.between(5, 15)) * kSecond;
+  faults.push_back(fault);
+}
+
+/// Devices that fail, and that hang, each in one seed of ten. Drawn apart from the rest, and put
+/// behind it.
+void add_device_failures(uint64_t seed, std::vector<Fault>& faults) {
+  Draw fails = draw_of(seed, "device-fails");
+  Draw hangs = draw_of(seed, "device-hangs");
+  for (auto& [draw, kind] : {std::pair<Draw&, FaultKind>{fails, FaultKind::kDeviceFails},
+                             std::pair<Draw&, FaultKind>{hangs, FaultKind::kDeviceHangs}}) {
+    if (!draw.chance(0.1)) continue;
+    Fault fault = draw_fault(draw);
+    fault.kind = kind;
+    fault.duration_us = 0;
+    faults.push_back(fault);
+  }
+}
+
+/// In one run of four payloads take time, and in one of four groups meet over the coordinator; in
+/// half of these it, or a member, dies in the middle of that. Drawn apart from the rest, and put
+/// behind it.
+void choose_middles(uint64_t seed, Scenario& scenario) {
+  scenario.payloads_take_time = draw_of(seed, "tensor-halves").chance(0.25);
+  Draw draw = draw_of(seed, "rendezvous");
+  scenario.meets_by_coordinator = draw.chance(0.25);
+  if (!scenario.meets_by_coordinator || !draw.chance(0.5)) return;
+  Fault fault = draw_fault(draw);
+  fault.kind = FaultKind::kOrphanGroup;
+  fault.variant = draw.rng.below(60);
+  fault.duration_us = draw.between(2, 5) * kSecond;
+  scenario.faults.push_back(fault);
+}
+
 }  // namespace
 
 bool needs_worker(FaultKind kind) {
@@ -522,6 +574,8 @@ bool needs_worker(FaultKind kind) {
     case FaultKind::kStranger:
     case FaultKind::kStop:
     case FaultKind::kAllDown:
+    case FaultKind::kCutShort:
+    case FaultKind::kOrphanGroup:
       return false;
     case FaultKind::kCrash:
     case FaultKind::kVanish:
@@ -544,6 +598,8 @@ bool needs_worker(FaultKind kind) {
     case FaultKind::kHostCut:
     case FaultKind::kMisread:
     case FaultKind::kNoMemory:
+    case FaultKind::kDeviceFails:
+    case FaultKind::kDeviceHangs:
       return true;
   }
   return true;
@@ -588,7 +644,11 @@ const char* to_text(FaultKind kind) {
                                                "stop",
                                                "misread",
                                                "no-memory",
-                                               "all-down"};
+                                               "all-down",
+                                               "cut-short",
+                                               "device-fails",
+                                               "device-hangs",
+                                               "orphan-group"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -650,6 +710,9 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   add_all_down(seed, scenario.faults);
   choose_owner(seed, scenario);
   choose_device_memory(seed, scenario);
+  add_cut_short(seed, scenario.job, scenario.faults);
+  add_device_failures(seed, scenario.faults);
+  choose_middles(seed, scenario);
   const plans::ParallelismSpec& layout = scenario.job.parallelism;
   scenario.shape = absl::StrCat(
       scenario.worker_count, " workers, ", scenario.job.model.layers, " blocks, ",
@@ -671,6 +734,10 @@ Scenario make_scenario(uint64_t seed, const std::string& policy, bool is_dense) 
   }
   if (scenario.device_bytes > 0) {
     absl::StrAppend(&scenario.shape, ", devices of ", scenario.device_bytes, " bytes");
+  }
+  if (scenario.payloads_take_time) absl::StrAppend(&scenario.shape, ", tensors in halves");
+  if (scenario.meets_by_coordinator) {
+    absl::StrAppend(&scenario.shape, ", groups that meet over the coordinator");
   }
   if (policy == kTokens) {
     absl::StrAppend(&scenario.shape, ", tokens of ",
@@ -715,6 +782,8 @@ Scenario undisturbed(const Scenario& scenario) {
   alone.worker_count = 1;
   alone.host_count = 0;
   alone.owns_workers = false;
+  alone.payloads_take_time = false;
+  alone.meets_by_coordinator = false;
   alone.job.parallelism.pipeline_parallel_degree = 1;
   alone.job.parallelism.data_parallel_replicate_degree = 1;
   alone.job.parallelism.pipeline_parallel_schedule = "1F1B";

@@ -43,15 +43,19 @@ enum class FaultKind {
   kTear,           // A file of a checkpoint is shorter than its writer has reported.
   kHostDown,       // All workers of a worker's host die.
   kHostCut,        // No bytes between a worker's host and all others for `duration_us`.
-  kSecond,     // The coordinator is paused, and another one started; then the first one wakes up.
-  kStranger,   // Somebody connects, joins or not, and says what is not so for `duration_us`.
-  kResetLink,  // The control connection of a worker, or of all, breaks, and both ends hear of it.
-  kStop,       // The run is told to stop, and is resumed when it has.
-  kMisread,    // A worker gets errors instead of samples, from now on.
-  kNoMemory,   // A worker's device has no memory for another plan, from now on.
-  kAllDown,    // The coordinator and all workers die; new ones come after `duration_us`.
+  kSecond,       // The coordinator is paused, and another one started; then the first one wakes up.
+  kStranger,     // Somebody connects, joins or not, and says what is not so for `duration_us`.
+  kResetLink,    // The control connection of a worker, or of all, breaks, and both ends hear of it.
+  kStop,         // The run is told to stop, and is resumed when it has.
+  kMisread,      // A worker gets errors instead of samples, from now on.
+  kNoMemory,     // A worker's device has no memory for another plan, from now on.
+  kAllDown,      // The coordinator and all workers die; new ones come after `duration_us`.
+  kCutShort,     // A process dies between two operations on files, or loses power there.
+  kDeviceFails,  // Work on a worker's device fails from now on.
+  kDeviceHangs,  // A piece of work on a worker's device never ends.
+  kOrphanGroup,  // The coordinator, or a member, dies while a group forms or adds up.
 };
-inline constexpr int kFaultKinds = 39;
+inline constexpr int kFaultKinds = 43;
 
 const char* to_text(FaultKind kind);
 /// Whether it happens to a worker that lives.
@@ -72,16 +76,18 @@ struct Scenario {
   plans::JobSpec job;
   int64_t worker_count = 0;
   int64_t host_count = 0;  // That workers are spread over; 0: all have one name, and no other tie.
-  uint64_t tensor_us_max = 0;   // That a tensor takes between two workers.
-  uint64_t disk_us_max = 0;     // That the files of a stage, or a checkpoint, take.
-  double late_chance = 0.01;    // That what travels is late.
-  double elsewhere_chance = 0;  // That a worker does not see the run's folder.
-  std::vector<Fault> faults;    // By time; behind them those of identities and disks.
-  std::string shape;            // The job's, in words.
-  int64_t memory_bytes = 0;     // That plans count on for a worker; 0: not limited.
-  bool owns_workers = false;    // The coordinator's process has started them: they die with it.
-  int64_t device_bytes = 0;     // That the device of a worker has; 0: as much as is asked for.
-  bool has_third_mode = false;  // Trains in the mode of `third_mode.hpp`.
+  uint64_t tensor_us_max = 0;       // That a tensor takes between two workers.
+  uint64_t disk_us_max = 0;         // That the files of a stage, or a checkpoint, take.
+  double late_chance = 0.01;        // That what travels is late.
+  double elsewhere_chance = 0;      // That a worker does not see the run's folder.
+  std::vector<Fault> faults;        // By time; behind them those of identities and disks.
+  std::string shape;                // The job's, in words.
+  int64_t memory_bytes = 0;         // That plans count on for a worker; 0: not limited.
+  bool owns_workers = false;        // The coordinator's process has started them: they die with it.
+  int64_t device_bytes = 0;         // That the device of a worker has; 0: as much as is asked for.
+  bool has_third_mode = false;      // Trains in the mode of `third_mode.hpp`.
+  bool payloads_take_time = false;  // Tensors come in two halves.
+  bool meets_by_coordinator = false;  // Members of groups find each other over the coordinator.
 };
 
 /// The `sync.policy` of jobs whose steps are pulled as tokens: else they are those of "allreduce".

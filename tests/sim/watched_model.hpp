@@ -20,4 +20,18 @@ class WatchedModel : public std::weak_ptr<gpu::StageModel> {
   }
 };
 
+/// While one lives, what is on a device that has failed can be read: by who watches.
+class WatchersRead {
+ public:
+  WatchersRead() { ++count_; }
+  ~WatchersRead() { --count_; }
+  WatchersRead(const WatchersRead&) = delete;
+  WatchersRead& operator=(const WatchersRead&) = delete;
+
+  static bool is_one() { return count_ > 0; }
+
+ private:
+  static inline int count_ = 0;
+};
+
 }  // namespace skein::sim

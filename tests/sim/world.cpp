@@ -142,8 +142,11 @@ void World::run_job(size_t position) {
     }
   }
   const caf::actor_id before = system_->latest_actor_id();
+  running_ = owner;
   scheduler().run_once();
+  running_ = 0;
   own_new_actors(owner, before);
+  for (const auto& what : std::exchange(after_job_, {})) what();
 }
 
 bool World::run_random_job() {

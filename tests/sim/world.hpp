@@ -71,6 +71,11 @@ class World {
     return actor;
   }
 
+  /// Whose actor handles a message now; 0: none's.
+  ProcessId running() const { return running_; }
+  /// Runs `what` when the message that is handled now has been, and before anybody else runs.
+  void after_this(std::function<void()> what) { after_job_.push_back(std::move(what)); }
+
   /// One event. False if nothing is left to happen.
   bool step();
   uint64_t events() const { return events_; }
@@ -129,6 +134,8 @@ class World {
   std::vector<Actor> actors_;     // By their ids, which are given one after the other.
   std::vector<size_t> runnable_;  // Positions of the jobs that may run; kept for its memory.
   std::map<std::pair<uint64_t, uint64_t>, Event> queue_;  // By time, then order of insertion.
+  ProcessId running_ = 0;
+  std::vector<std::function<void()>> after_job_;
   uint64_t inserted_ = 0;
   uint64_t events_ = 0;
   uint64_t hash_ = 0xcbf29ce484222325;
