@@ -32,6 +32,10 @@ constexpr uint64_t kLeaverPatienceUs = 4'000'000;
 /// So many heartbeats without an answer are silence, however rare they are.
 constexpr double kUnansweredMin = 3;
 
+/// Whose connection ends so often while its device is still at work for an old plan is let go each
+/// time for not quiescing: all others have waited for it.
+constexpr int kLossesQuiescingMax = 2;
+
 std::string host_name() {
   std::array<char, 256> buffer{};
   if (gethostname(buffer.data(), buffer.size() - 1) != 0) return "unknown";
@@ -146,7 +150,13 @@ void WorkerState::on_link_closed(const LinkClosed& closed) {
   // Whoever answers and closes before it has taken us in may be about to start.
   if (!session->was_member()) return session->connect(config.options.connect_timeout_seconds);
   lose_coordinator();
+  if (phase == Phase::kQuiescing) ++losses_quiescing;
+  if (waits_for_device()) return session->connect_later(now_us());
   session->connect(job.elastic.coordinator_timeout_seconds);
+}
+
+bool WorkerState::waits_for_device() const {
+  return phase == Phase::kQuiescing && losses_quiescing >= kLossesQuiescingMax;
 }
 
 /// What runs goes on until it waits for a commit; the coordinator quiesces it when it is back.
@@ -277,7 +287,16 @@ void WorkerState::on_other_run(const std::string& here) {
 void WorkerState::look_again() {
   const double left_s = job.elastic.coordinator_timeout_seconds -
                         session->lost_us(now_us()) * plans::kSecondsPerMicrosecond;
-  if (left_s > 0) return session->connect(left_s);
+  if (left_s > 0) {
+    return waits_for_device() ? session->connect_later(now_us()) : session->connect(left_s);
+  }
+  if (waits_for_device()) {
+    return end(absl::DeadlineExceededError(absl::StrCat(
+        "the device has not ended what it was at when its plan ended, and ",
+        job.elastic.coordinator_timeout_seconds,
+        " s (elastic.coordinator_timeout_seconds) are over; look at the device, and start this "
+        "worker anew")));
+  }
   give_up(absl::UnavailableError(absl::StrCat("lost the coordinator: ", other_run)));
 }
 
@@ -348,6 +367,7 @@ void WorkerState::on_quiesce(const net::Quiesce& order, uint64_t generation) {
 void WorkerState::on_retired(const ReplicasRetired& retired) {
   if (phase != Phase::kQuiescing) return;
   phase = Phase::kIdle;
+  losses_quiescing = 0;
   // An actor ignores a normal exit of another one, and whoever still holds it would keep it.
   self->unlink_from(replica_actor->address());
   self->send_exit(*replica_actor, caf::exit_reason::user_shutdown);

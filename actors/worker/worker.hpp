@@ -130,7 +130,8 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   std::shared_ptr<DeviceShare> share;  // Null: no other job uses `device`.
   // What a heartbeat says.
   uint64_t steps_done = 0;
-  int older_joins = 0;  // Answers of a coordinator with a smaller term, one after the other.
+  int losses_quiescing = 0;  // Connections that have ended in this kQuiescing.
+  int older_joins = 0;       // Answers of a coordinator with a smaller term, one after the other.
   ReplicaActivity activity;
   plans::DropCounts dropped;  // Events that changed nothing, by reason.
 
@@ -149,6 +150,8 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void on_joined(const net::Joined& joined, uint64_t term);
   void on_older_coordinator(uint64_t term);
   absl::Status take_config(const net::Joined& joined);
+  /// Nobody is told that it is here before its device has ended what it has begun.
+  bool waits_for_device() const;
   void look_again();
   /// False: the message is of no text.
   bool on_text(const net::ControlBody& body);

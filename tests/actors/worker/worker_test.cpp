@@ -714,6 +714,53 @@ TEST(Worker, HostsAReplicaAndGivesItsStateWhenItIsQuiesced) {
   EXPECT_EQ(rig.prepares[1].held.size(), 1u) << "the model goes on";
 }
 
+/// Its device is at work for a plan that is over, and it was let go twice for that.
+void hang(WorkerRig& rig) {
+  rig.job.elastic.coordinator_timeout_seconds = 20;
+  rig.join();
+  rig.host(1);
+  rig.start(1);
+  rig.quiesce(2);
+  rig.tell(LinkClosed{1, absl::UnavailableError("dismissed")});
+  ASSERT_THAT(rig.attempts, ElementsAre(1u, 2u)) << "it may be slow only";
+  rig.join();
+  rig.quiesce(3);
+  rig.tell(LinkClosed{2, absl::UnavailableError("dismissed")});
+}
+
+TEST(Worker, WhoIsLetGoAgainForNotQuiescingComesBackWhenItsDeviceHasEnded) {
+  WorkerRig rig;
+  hang(rig);
+  for (int second = 0; second < 5; ++second) {
+    rig.scheduler().advance_time(1s);
+    rig.run();
+  }
+  EXPECT_EQ(rig.attempts.size(), 2u) << "the others would wait for it";
+  while (rig.end_one()) continue;
+  for (int second = 0; second < 3; ++second) {
+    rig.scheduler().advance_time(1s);
+    rig.run();
+  }
+  EXPECT_EQ(rig.attempts.size(), 3u);
+  rig.join();
+  rig.quiesce(4);
+  EXPECT_THAT(rig.inventory(), ElementsAre(0u));
+  EXPECT_THAT(rig.ends, IsEmpty());
+}
+
+TEST(Worker, WhoseDeviceNeverEndsWhatItHasBegunEnds) {
+  WorkerRig rig;
+  hang(rig);
+  for (int second = 0; second < 30; ++second) {
+    rig.scheduler().advance_time(1s);
+    rig.run();
+  }
+  EXPECT_EQ(rig.attempts.size(), 2u);
+  ASSERT_EQ(rig.ends.size(), 1u);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(rig.ends[0]));
+  EXPECT_THAT(std::string(rig.ends[0].message()), ::testing::HasSubstr("the device has not ended"));
+}
+
 TEST(Worker, PeerFailureOfOthersIsToldAndItsOwnEndsIt) {
   for (bool of_others : {true, false}) {
     WorkerRig rig;
