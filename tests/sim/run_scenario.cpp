@@ -562,9 +562,8 @@ class Simulation {
                          [&](const auto& each) { return each->process() == process; });
     };
     victim.die = [this, &fault](ProcessId process) { die_writing(fault, process); };
-    victim.on_restored = [this, &fault] {
-      const bool skips_syncs = options_.mutation == Mutation::kSyncsSkipped;
-      if (skips_syncs && loses_power(fault)) disk_.lose_unsynced();
+    victim.on_restored = [this] {
+      if (options_.mutation == Mutation::kSyncsSkipped) disk_.lose_unsynced();
       checker_.on_cut_short();
     };
     return cut_short_.arm(std::move(order), std::move(victim));
