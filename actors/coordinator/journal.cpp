@@ -101,9 +101,14 @@ class SqliteJournal final : public Journal {
 
   absl::Status rewind(uint64_t first_step) override {
     SKEIN_RETURN_IF_ERROR(find_file());
-    SKEIN_RETURN_IF_ERROR(execute(
+    // Synced, or a power cut would bring back steps that were taken back, and those that came in
+    // their place would be none of the run's.
+    SKEIN_RETURN_IF_ERROR(execute(kEager));
+    absl::Status deleted = execute(
         absl::StrCat("DELETE FROM commits WHERE step >= ", first_step, " AND ", is_newest(), ";")
-            .c_str()));
+            .c_str());
+    deleted.Update(execute(kLazy));
+    SKEIN_RETURN_IF_ERROR(deleted);
     SKEIN_ASSIGN_OR_RETURN(Statement asked,
                            statement(absl::StrCat("SELECT ", is_newest(), ";").c_str()));
     if (sqlite3_step(asked.get()) != SQLITE_ROW) return error("read");

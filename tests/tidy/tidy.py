@@ -20,7 +20,7 @@ LIBRARIES = {  # Header pattern: folders that may include it.
     r"gloo/": {"net"},
     r"oneapi/|dnnl|omp\.h": {"gpu"},
     r"cuda_|cublas|nccl|vector_functions\.h": {"gpu", "tests"},
-    r"sqlite3\.h": {"actors"},
+    r"sqlite3\.h": {"actors", "tests"},
     r"toml\+\+/|CLI/|httplib": {"cli"},
     r"nlohmann/": {"gpu", "cli", "tests"},
     r"(mutex|thread|atomic|chrono|fstream|iostream|condition_variable|random)$":

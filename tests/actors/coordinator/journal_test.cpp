@@ -1,11 +1,14 @@
 #include "actors/coordinator/journal.hpp"
 
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include <caf/actor_system.hpp>
@@ -84,6 +87,65 @@ TEST(Journal, TakesNothingOfAnEarlierLifeOnceALaterOneHasBegun) {
   EXPECT_EQ(later->read()->size(), 2u);
   std::filesystem::remove(folder.file("journal"));
   EXPECT_TRUE(check().ok()) << "what cannot be asked is no sign of a later life";
+}
+
+/// Counts what SQLite syncs, while it lives.
+class SyncCount {
+ public:
+  SyncCount() {
+    vfs_ = *sqlite3_vfs_find(nullptr);
+    base_ = sqlite3_vfs_find(nullptr);
+    vfs_.zName = "counts-syncs";
+    vfs_.xOpen = [](sqlite3_vfs*, const char* name, sqlite3_file* file, int flags, int* out) {
+      const int code = base_->xOpen(base_, name, file, flags, out);
+      if (code != SQLITE_OK || file->pMethods == nullptr) return code;
+      sync_ = file->pMethods->xSync;  // The same for all files.
+      auto& counting = methods_[file->pMethods];
+      counting = *file->pMethods;
+      counting.xSync = [](sqlite3_file* synced, int how) {
+        ++count_;
+        return sync_(synced, how);
+      };
+      file->pMethods = &counting;
+      return code;
+    };
+    count_ = 0;
+    sqlite3_vfs_register(&vfs_, /*makeDflt=*/1);
+  }
+  ~SyncCount() {
+    sqlite3_vfs_unregister(&vfs_);
+    sqlite3_vfs_register(base_, /*makeDflt=*/1);
+  }
+  SyncCount(const SyncCount&) = delete;
+  SyncCount& operator=(const SyncCount&) = delete;
+
+  static int take() { return std::exchange(count_, 0); }
+
+ private:
+  static inline sqlite3_vfs* base_ = nullptr;
+  static inline int (*sync_)(sqlite3_file*, int) = nullptr;
+  static inline int count_ = 0;
+  static inline std::map<const sqlite3_io_methods*, sqlite3_io_methods> methods_;
+  sqlite3_vfs vfs_;
+};
+
+TEST(Journal, APowerCutBringsBackNoStepsThatWereTakenBack) {
+  tests::TemporaryFolder folder;
+  const SyncCount syncs;
+  const auto journal = Journal::open(folder.file("journal"));
+  ASSERT_TRUE(journal.ok()) << journal.status();
+  const uint64_t term = (*journal)->term();
+  for (uint64_t step = 0; step < 3; ++step) {
+    ASSERT_TRUE((*journal)->append({step, 1, term, 8 * step, 8, 2.5, 0.5}).ok());
+  }
+  SyncCount::take();
+  ASSERT_TRUE((*journal)->append({3, 1, term, 24, 8, 2.5, 0.5}).ok());
+  EXPECT_EQ(SyncCount::take(), 0) << "a commit may be lost, which takes no time then";
+  ASSERT_TRUE((*journal)->rewind(2).ok());
+  EXPECT_GT(SyncCount::take(), 0);
+  ASSERT_TRUE((*journal)->append({2, 2, term, 16, 8, 2.5, 0.5}).ok());
+  EXPECT_EQ(SyncCount::take(), 0);
+  EXPECT_EQ((*journal)->read()->size(), 3u);
 }
 
 TEST(Journal, RefusesToCommitAStepTwice) {
