@@ -98,7 +98,12 @@ struct StartFound {
   VerifiedStart start;
 };
 
-/// What has come of a `plans::SeekLeftState`.
+/// Make a checkpoint of what workers have left.
+struct LeftStateRequest {
+  plans::SeekLeftState sought;
+  int64_t positions = 0;  // As in `TrainerState`.
+};
+/// What has come of it.
 struct LeftStateFound {
   absl::Status status;  // Why no checkpoint was made, though there is newer state.
   gpu::AdoptedState adopted;
@@ -303,7 +308,7 @@ SKEIN_IN_PROCESS_MESSAGE(skein::actors::CheckpointRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::CheckpointCompleted)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::StartRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::StartFound)
-SKEIN_IN_PROCESS_MESSAGE(skein::plans::SeekLeftState)
+SKEIN_IN_PROCESS_MESSAGE(skein::actors::LeftStateRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::LeftStateFound)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::StopRequest)
 SKEIN_IN_PROCESS_MESSAGE(skein::actors::AbortRequest)

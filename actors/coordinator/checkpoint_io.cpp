@@ -47,7 +47,8 @@ CheckpointIo::behavior_type checkpoint_io(CheckpointIo::stateful_pointer<Checkpo
         if (start.ok()) found.start = *std::move(start);
         self->send(listener, std::move(found));
       },
-      [self](const plans::SeekLeftState& sought, const CheckpointListener& listener) {
+      [self](const LeftStateRequest& request, const CheckpointListener& listener) {
+        const plans::SeekLeftState& sought = request.sought;
         const auto find_loss = [&](uint64_t steps, uint64_t generation) -> std::optional<double> {
           const bool is_of_run =
               plans::came_through(sought.generations, sought.steps_done, steps, generation);
@@ -58,11 +59,11 @@ CheckpointIo::behavior_type checkpoint_io(CheckpointIo::stateful_pointer<Checkpo
         // back under their hands.
         if (gpu::is_state_being_left(self->state.run_folder)) {
           constexpr std::chrono::milliseconds kPause(200);
-          self->delayed_send(CheckpointIo(self), kPause, sought, listener);
+          self->delayed_send(CheckpointIo(self), kPause, request, listener);
           return;
         }
-        auto adopted =
-            gpu::adopt_emergency_shards(self->state.run_folder, self->state.job, find_loss);
+        auto adopted = gpu::adopt_emergency_shards(self->state.run_folder, self->state.job,
+                                                   find_loss, request.positions);
         LeftStateFound found{adopted.status(), {}};
         if (adopted.ok()) found.adopted = *std::move(adopted);
         self->send(listener, std::move(found));

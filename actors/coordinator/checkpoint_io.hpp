@@ -23,12 +23,12 @@ using CheckpointListener =
 ///                              ones; unless a later life of the coordinator has begun
 ///   in   DeletePartials        deletes what is left of those that will not be complete, likewise
 ///   in   StartRequest          reads the checkpoint to go on from, and the data
-///   in   SeekLeftState         makes a checkpoint of what workers have left
+///   in   LeftStateRequest      makes a checkpoint of what workers have left
 ///   out  CheckpointCompleted, StartFound, LeftStateFound   to the listener, once per request
 using CheckpointIo = caf::typed_actor<caf::reacts_to<CheckpointRequest, CheckpointListener>,
                                       caf::reacts_to<plans::DeletePartials>,
                                       caf::reacts_to<StartRequest, CheckpointListener>,
-                                      caf::reacts_to<plans::SeekLeftState, CheckpointListener>>;
+                                      caf::reacts_to<LeftStateRequest, CheckpointListener>>;
 
 struct CheckpointIoState {  // Owned by one actor; touched only from its handlers.
   static inline const char* name = "checkpoint-io";

@@ -464,7 +464,8 @@ void CoordinatorState::carry_out(const plans::VerifyCheckpoint& decision) {
 }
 
 void CoordinatorState::carry_out(const plans::SeekLeftState& decision) {
-  self->send(config.checkpoints, decision, CheckpointListener(self));
+  self->send(config.checkpoints, LeftStateRequest{decision, config.start.positions},
+             CheckpointListener(self));
 }
 
 void CoordinatorState::carry_out(const plans::StopWorker& decision) {

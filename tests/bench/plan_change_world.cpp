@@ -110,7 +110,7 @@ class World {
       return {[](const actors::CheckpointRequest&, const actors::CheckpointListener&) {},
               [](const plans::DeletePartials&) {},
               [](const actors::StartRequest&, const actors::CheckpointListener&) {},
-              [](const plans::SeekLeftState&, const actors::CheckpointListener& listener) {
+              [](const actors::LeftStateRequest&, const actors::CheckpointListener& listener) {
                 caf::anon_send(listener, actors::LeftStateFound());
               }};
     });

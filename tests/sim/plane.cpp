@@ -174,16 +174,17 @@ bool SimulatedPlane::take(net::TensorStream::Rows rows, std::span<const float> p
     if (from.secret != secrets_.of(said_generation)) return true;
     if (!stream->check(rows).ok() || stream->is_repeat(rows)) return true;
     if (stream->has_space(rows)) {
-      const std::span<float> memory = stream->reserve(rows);
+      const absl::StatusOr<std::span<float>> memory = stream->reserve(rows);
+      SKEIN_CHECK(memory.ok()) << memory.status();
       if (reading) {
         reading->stream = stream;
         reading->rows = rows;
-        reading->memory = memory;
+        reading->memory = *memory;
         reading->payload = payload;
         begin(reading, from.channel);
         return false;
       }
-      std::memcpy(memory.data(), payload.data(), payload.size_bytes());
+      std::memcpy(memory->data(), payload.data(), payload.size_bytes());
       stream->arrived(rows);
       return true;
     }

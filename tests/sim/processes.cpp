@@ -195,10 +195,10 @@ actors::CheckpointIo::behavior_type checkpoint_proxy(
           [pass](const actors::StartRequest& request, const actors::CheckpointListener& listener) {
             pass(request, listener);
           },
-          [around, pass](const plans::SeekLeftState& sought,
+          [around, pass](const actors::LeftStateRequest& request,
                          const actors::CheckpointListener& listener) {
             if (around->mutation == Mutation::kLeftIgnored) around->disk.delete_partial();
-            pass(sought, listener);
+            pass(request, listener);
           }};
 }
 

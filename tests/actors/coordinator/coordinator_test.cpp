@@ -73,7 +73,7 @@ struct CoordinatorRig {
               },
               [](const plans::DeletePartials&) {},
               [](const StartRequest&, const CheckpointListener&) {},
-              [](const plans::SeekLeftState&, const CheckpointListener& listener) {
+              [](const LeftStateRequest&, const CheckpointListener& listener) {
                 caf::anon_send(listener, LeftStateFound());
               }};
     });

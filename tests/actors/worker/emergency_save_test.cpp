@@ -44,7 +44,7 @@ struct HolderRig {
   /// Steps of the checkpoint that a coordinator would make of what is there; 0: of none.
   uint64_t adopt() const {
     const auto any = [](uint64_t, uint64_t) { return std::optional(1.0); };
-    return gpu::adopt_emergency_shards(folder.path(), request.job, any).value().steps_done;
+    return gpu::adopt_emergency_shards(folder.path(), request.job, any, 0).value().steps_done;
   }
 
   tests::TemporaryFolder folder;

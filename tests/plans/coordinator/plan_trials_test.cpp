@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-PlannedPipeline plan_of(int64_t rows) {
+PlannedPipeline plan_of_rows(int64_t rows) {
   PlannedPipeline made;
   made.plan.microbatch_rows = rows;
   made.objective_us = 1000;
@@ -21,8 +21,8 @@ PlannedPipeline plan_of(int64_t rows) {
 /// Plan 1 with rivals 2 and 3, each to be tried for three steps.
 struct Trial {
   Trial() {
-    PlannedPipeline chosen = plan_of(1);
-    chosen.rivals = {plan_of(2), plan_of(3)};
+    PlannedPipeline chosen = plan_of_rows(1);
+    chosen.rivals = {plan_of_rows(2), plan_of_rows(3)};
     start(chosen);
   }
   void start(const PlannedPipeline& chosen, bool is_urgent = false) {
@@ -64,9 +64,9 @@ TEST(PlanTrials, EachIsTriedAndTheFastestStays) {
 }
 
 TEST(PlanTrials, OfAPlanThatWasNotPredictedNothingIsSaidToBe) {
-  PlannedPipeline first = plan_of(6);
+  PlannedPipeline first = plan_of_rows(6);
   first.objective_us = 0;
-  first.rivals = {plan_of(2)};
+  first.rivals = {plan_of_rows(2)};
   Trial trial;
   trial.start(first);
   trial.start(*trial.steps(900).next);
@@ -85,17 +85,17 @@ TEST(PlanTrials, TheLastOneStaysWithoutAnotherChange) {
 TEST(PlanTrials, AnotherPlanEndsThem) {
   Trial trial;
   const PlanTrials::Outcome second = trial.steps(900);
-  trial.start(plan_of(7));  // Somebody was lost.
+  trial.start(plan_of_rows(7));  // Somebody was lost.
   for (int n = 0; n < 9; ++n) EXPECT_EQ(trial.trials.on_commit(700).text, "");
 }
 
 TEST(PlanTrials, APlanThatWasMadeInAHurryIsComparedWithWhatThePlannerFinds) {
   Trial trial;
-  PlannedPipeline found = plan_of(4);
-  found.rivals = {plan_of(5)};
+  PlannedPipeline found = plan_of_rows(4);
+  found.rivals = {plan_of_rows(5)};
   EXPECT_FALSE(trial.trials.take_due(found)) << "nobody was lost";
-  trial.start(plan_of(7), /*is_urgent=*/true);
-  trial.start(plan_of(8));  // Around a link that is down: it is still to be compared.
+  trial.start(plan_of_rows(7), /*is_urgent=*/true);
+  trial.start(plan_of_rows(8));  // Around a link that is down: it is still to be compared.
   EXPECT_TRUE(trial.trials.take_due(found));
   EXPECT_FALSE(trial.trials.take_due(found)) << "plans would change without end";
   trial.start(found);
@@ -106,27 +106,27 @@ TEST(PlanTrials, APlanThatWasMadeInAHurryIsComparedWithWhatThePlannerFinds) {
 
 TEST(PlanTrials, WhatThePlannerMadeInAHurryIsTriedAtOnceOrNotAtAll) {
   Trial trial;
-  PlannedPipeline found = plan_of(4);
-  found.rivals = {plan_of(5)};
+  PlannedPipeline found = plan_of_rows(4);
+  found.rivals = {plan_of_rows(5)};
   trial.start(found, /*is_urgent=*/true);
   EXPECT_FALSE(trial.trials.take_due(found)) << "it is tried";
   EXPECT_TRUE(trial.steps(900).next);
-  trial.start(plan_of(7), /*is_urgent=*/true);
-  EXPECT_FALSE(trial.trials.take_due(plan_of(6))) << "it has no rivals";
+  trial.start(plan_of_rows(7), /*is_urgent=*/true);
+  EXPECT_FALSE(trial.trials.take_due(plan_of_rows(6))) << "it has no rivals";
   EXPECT_FALSE(trial.trials.take_due(found));
 }
 
 TEST(PlanTrials, WithoutStepsOrRivalsNothingIsTried) {
   PlanTrials off(0);
-  PlannedPipeline chosen = plan_of(1);
-  chosen.rivals = {plan_of(2)};
+  PlannedPipeline chosen = plan_of_rows(1);
+  chosen.rivals = {plan_of_rows(2)};
   off.on_chosen(chosen);
   off.begin_generation(chosen.plan, true);
   EXPECT_EQ(off.on_commit(1).text, "");
   EXPECT_FALSE(off.take_due(chosen)) << "not even after a loss";
   PlanTrials alone(1);
-  alone.on_chosen(plan_of(1));
-  alone.begin_generation(plan_of(1).plan, false);
+  alone.on_chosen(plan_of_rows(1));
+  alone.begin_generation(plan_of_rows(1).plan, false);
   EXPECT_EQ(alone.on_commit(1).text, "");
   EXPECT_EQ(alone.on_commit(1).text, "");
 }
