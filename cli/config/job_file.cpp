@@ -395,7 +395,7 @@ absl::StatusOr<Overrides> take_overrides(std::vector<std::string>& arguments) {
       const std::string denied = name.substr(0, no + 1) + name.substr(no + 4);
       key = find_key(denied);
       if (is_retired(denied) || (key != nullptr && key->type == "boolean")) {
-        overrides.push_back({denied, "false"});
+        overrides.push_back({key != nullptr ? key->full_name() : denied, "false"});
         continue;
       }
       key = nullptr;
@@ -405,6 +405,7 @@ absl::StatusOr<Overrides> take_overrides(std::vector<std::string>& arguments) {
       return absl::InvalidArgumentError(
           absl::StrCat("--", name, ": unknown key", suggestion(name, all_names())));
     }
+    if (key != nullptr) name = key->full_name();
     if (equals != std::string::npos) {
       overrides.push_back({name, argument.substr(equals + 1)});
       continue;

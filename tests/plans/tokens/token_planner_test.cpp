@@ -125,7 +125,7 @@ TEST(TokenPlanner, TheFastestIsFoundAndWhatIsTriedPromisesTheSameWhoeverHasTheMe
       const auto chosen = replan_tokens(request);
       ASSERT_EQ(untried.ok(), chosen.ok());
       if (!chosen.ok()) continue;
-      EXPECT_EQ(untried->objective_us, chosen->objective_us)
+      EXPECT_DOUBLE_EQ(untried->objective_us, chosen->objective_us)
           << "it is not the first that fits, but the fastest: " << slowdown << ", " << gigabytes;
       EXPECT_LE(chosen->rivals.size(), 2u);
       for (const PlannedPipeline& rival : chosen->rivals) {
