@@ -674,7 +674,7 @@ CoordinatorDecisions Coordination::pause(const std::string& why, uint64_t now_us
     return end(last_failure_, false);
   }
   // Those who hold what is to be saved may be on their way back.
-  const bool waits = members_.count() == 0 && !is_alone && has_past() && has_unsaved();
+  const bool waits = members_.all_have_failed() && !is_alone && has_past() && has_unsaved();
   if (stop_.is_made() && !waits) return end(absl::OkStatus(), true);
   stop_waits_until_us_ = now_us + return_us(options_.job);
   most_gathered_ = members_.count();
@@ -1668,7 +1668,8 @@ CoordinatorDecisions Coordination::save_or_end(uint64_t now_us) {
 /// While workers are waited for, or measure, those who are here may hold what is not on disk.
 bool Coordination::waits_with_unsaved() const {
   const bool waits = phase_ == Phase::kGathering || phase_ == Phase::kProfiling;
-  return waits && !reads_.is_verifying() && members_.count() > 0 && has_past() && has_unsaved();
+  return waits && !reads_.is_verifying() && !members_.all_have_failed() && has_past() &&
+         has_unsaved();
 }
 
 StopMeasures Coordination::stop_measures(uint64_t now_us) const {

@@ -248,6 +248,32 @@ TEST(CoordinatorRestart, AStopWaitsForWhoMayHoldNewerState) {
   EXPECT_EQ(find<CompleteCheckpoint>(saved)->loss, 2.5) << "the journal's, though no step was done";
 }
 
+TEST(CoordinatorRestart, AStopWaitsForOthersWhereWhoIsHereHasNoMemoryForAll) {
+  JobSpec job = job_of_three();
+  job.checkpoint.enable = true;
+  Restarted cluster(job);
+  cluster.join(1, 11, 1);
+  const uint64_t committed_in = cluster.coordination->generation_of(7);
+  const auto quiesced = [&](uint32_t worker, std::vector<InventoryItem> held, uint64_t now_us) {
+    return cluster.coordination
+        ->on_quiesced({worker}, cluster.coordination->generation(), std::move(held), now_us)
+        .decisions();
+  };
+  const std::vector<InventoryItem> all = {{7, {0, 8}, committed_in}};
+  cluster.coordination->on_stop_request("a signal", 2 * kSecondUs);
+  ASSERT_NE(find<AssignPlan>(quiesced(1, all, 2 * kSecondUs)), nullptr) << "to be saved";
+  cluster.coordination->on_worker_failed({1}, absl::AbortedError("no memory"), 3 * kSecondUs);
+  EXPECT_EQ(find<EndRun>(quiesced(1, all, 3 * kSecondUs)), nullptr) << "w2 and w3 may come back";
+  const CoordinatorDecisions waiting = cluster.coordination->on_timer(4 * kSecondUs);
+  EXPECT_EQ(find<EndRun>(waiting), nullptr);
+  EXPECT_EQ(find<QuiesceWorker>(waiting), nullptr) << "nothing is new";
+  cluster.join(2, 12, 2, 5 * kSecondUs);
+  quiesced(1, all, 5 * kSecondUs);
+  const CoordinatorDecisions assigned = quiesced(2, {}, 5 * kSecondUs);
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_EQ(plan_workers(find<AssignPlan>(assigned)->plan).size(), 2u);
+}
+
 /// Who was lost and is back when the coordinator dies has older state, and is in no plan.
 TEST(CoordinatorRestart, BeforeARollbackThoseOfEarlierPlansAreWaitedForAsWell) {
   for (const bool was_there : {false, true}) {
