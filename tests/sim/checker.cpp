@@ -515,6 +515,7 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
   if (body.isStart()) started_us_ = world_.now_us();
   if (body.isStop() && body.getStop().getReason() == "drained") check_let_go(to);
   if (body.isQuiesced()) check_inventory(from, body.getQuiesced());
+  if (body.isStart()) told_.erase(to);  // What the plan does not need goes.
   if (body.isFailed()) check_failed(from, envelope);
   if (!body.isAssign()) return;
   check_part(message);
@@ -575,7 +576,7 @@ void Checker::check_inventory(ProcessId worker, net::schema::Quiesced::Reader qu
 bool Checker::has_told_all_after(uint64_t least) const {
   std::map<std::pair<uint64_t, uint64_t>, std::set<int64_t>> found;
   for (const auto& [process, told] : told_) {
-    if (!world_.is_alive(process)) continue;
+    if (!world_.is_alive(process) || lost_devices_.contains(process)) continue;
     for (const ToldLayers& each : told) {
       std::set<int64_t>& layers = found[{each.steps, each.generation}];
       for (int64_t layer = each.layers.begin; layer < each.layers.end; ++layer) {

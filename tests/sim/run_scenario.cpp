@@ -262,12 +262,20 @@ class Simulation {
       return true;
     }
     // What is on a device that hangs is waited for as long as a stop may take.
-    if (coordinator_->is_told_to_stop() && !around_.lost_devices.empty() &&
+    if (coordinator_->is_told_to_stop() && hangs_somewhere() &&
         absl::IsDeadlineExceeded(result.status)) {
       return true;
     }
     return !result.status.ok() && !absl::IsDataLoss(result.status) &&
            (disk_.take_was_full() || is_disk_full() || disk_.take_tore_shard());
+  }
+
+  /// The device of a worker that lives hangs.
+  bool hangs_somewhere() {
+    const auto workers = live();
+    return std::any_of(workers.begin(), workers.end(), [&](SimulatedWorker* each) {
+      return hung_devices_.contains(each->process());
+    });
   }
 
   void resume_run() {
@@ -312,12 +320,15 @@ class Simulation {
     SimulatedWorker* other = workers.empty() ? nullptr : workers[fault.other % workers.size()];
     world_.trace("FAULT ", to_text(fault), " ", target ? world_.name(target->process()) : "");
     if (needs_worker(fault.kind) && target == nullptr) return;
-    if (!carry_out(fault, target, other)) return;
+    if (carry_out(fault, target, other)) note(fault);
+  }
+
+  void note(const Fault& fault) {
     checker_.on_fault();
     ++injected_[static_cast<size_t>(fault.kind)];
   }
 
-  /// False if there was nothing to do.
+  /// False if there was nothing to do, or nothing yet: it is noted when it is done.
   bool carry_out(const Fault& fault, SimulatedWorker* target, SimulatedWorker* other) {
     switch (fault.kind) {
       case FaultKind::kCrash:
@@ -480,8 +491,11 @@ class Simulation {
   }
 
   bool crash_coordinator(const Fault& fault) {
+    return crash_coordinator(fault, fault.other % 4 == 0);
+  }
+
+  bool crash_coordinator(const Fault& fault, bool silent) {
     if (!coordinator_->is_alive()) return false;
-    const bool silent = fault.other % 4 == 0;
     coordinator_->kill(silent);
     checker_.on_coordinator_killed();
     kill_own(silent);
@@ -577,7 +591,7 @@ class Simulation {
       if (each->process() == process) return kill_machine(*each, silent);
     }
     if (coordinator_->process() == process) {
-      crash_coordinator(fault);
+      crash_coordinator(fault, silent);
       if (silent) cut_power(fault);  // The journal lies on the same machine.
       return;
     }
@@ -589,6 +603,7 @@ class Simulation {
   bool break_device(SimulatedWorker& worker, DeviceFailure how) {
     if (machines_ || !worker.break_device(how)) return false;  // Both jobs would have it.
     around_.lost_devices.insert(worker.process());
+    if (how == DeviceFailure::kHangs) hung_devices_.insert(worker.process());
     checker_.on_device_lost(worker.process());
     return true;
   }
@@ -599,9 +614,12 @@ class Simulation {
     if (result_ || is_healed_ || !coordinator_->is_alive()) return false;
     const bool is_there =
         fault.variant % 2 == 0 ? groups_.is_one_half_formed() : groups_.is_one_half_summed();
-    if (!is_there && world_.now_us() < until_us) {
-      world_.after(kSecond / 2000, 0, [this, &fault, until_us] { orphan_group(fault, until_us); });
-      return true;
+    if (!is_there && world_.now_us() >= until_us) return false;
+    if (!is_there) {
+      world_.after(kSecond / 2000, 0, [this, &fault, until_us] {
+        if (orphan_group(fault, until_us)) note(fault);
+      });
+      return false;
     }
     if (fault.variant % 3 > 0) return crash_coordinator(fault);
     for (SimulatedWorker* each : live()) {
@@ -909,6 +927,7 @@ class Simulation {
   uint64_t stood_still_until_us_ = 0;
   bool is_healed_ = false;  // No more faults.
   std::array<int, kFaultKinds> injected_{};
+  std::set<ProcessId> hung_devices_;
   /// Workers that the coordinator's machine is cut off from for good: they are not heard, or hear
   /// nothing.
   std::vector<std::pair<ProcessId, bool>> cut_off_;
