@@ -57,7 +57,7 @@ def merit(rows):
     reached = [float(row["seconds_to_target"]) for row in rows if row["reached"] == "yes"]
     if len(reached) == len(rows):
         return (0, statistics.mean(reached))
-    losses = [float(row["loss_least"] or math.inf) for row in rows]
+    losses = [math.inf if row["status"] == "failed" else float(row["loss_least"] or math.inf) for row in rows]
     return (1, statistics.mean(losses))
 
 
@@ -73,11 +73,16 @@ def main():
         sys.exit("--tuning-seeds: rates are tuned on seeds of their own, and some of these are judged")
     with open(options.experiment, "rb") as file:
         experiment = tomllib.load(file)
+    for key in ("compare", "variants"):
+        if key not in experiment:
+            sys.exit(f"{options.experiment}: [{key}] is not there; docs/compare.md has what an experiment has")
+    if "base" not in experiment["compare"]:
+        sys.exit(f"{options.experiment}: compare.base is not there; it names the job")
     compare, job = experiment["compare"], flat(experiment.get("job", {}))
     variants = {name: flat(keys) for name, keys in experiment["variants"].items()}
     compare["base"] = os.path.abspath(os.path.join(os.path.dirname(options.experiment), compare["base"]))
     stem = os.path.splitext(os.path.basename(options.experiment))[0]
-    folder = compare.get("folder", f"outputs/compare-{stem}")
+    folder = compare.get("folder", f"outputs/compare-{compare.get('name') or stem}")
 
     def named(variant, rate):
         return f"{variant}-{rate:g}".replace(".", "_").replace("+", "")

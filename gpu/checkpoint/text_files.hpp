@@ -27,7 +27,9 @@ absl::Status check_same_tokens(std::vector<std::string> folders, const plans::Da
 /// chat_template.jinja, of the first of `folders` that has the former; generation_config.json of
 /// the first that has it, or a config.json whose `eos_token_id` has token numbers, which it then
 /// has as well. A config.json that does not say so, or is no JSON, is as good as none. Empty if
-/// there are none. InvalidArgument   a file is too large. Else as `MappedFile::open`.
+/// there are none.
+/// InvalidArgument   a file is too large.
+/// Others            as `MappedFile::open`.
 absl::StatusOr<std::vector<TextFile>> find_text_files(const std::vector<std::string>& folders);
 
 /// Writes them into the run's folder, from which every checkpoint of the run has them.

@@ -31,10 +31,8 @@ class TokenWindows {
   uint64_t bytes() const;
 
   /// Copies tokens [T] and targets [T] of window `index`; either span may be empty.
-  /// DataLoss   a token is beyond the vocabulary, the model's or that of a manifest, or the file
-  /// has
-  ///            become shorter: reading on would end the process. The message names file and
-  ///            position.
+  /// DataLoss   a token is beyond the vocabulary (the model's, or that of a manifest), or the file
+  ///            has become shorter: reading on would end the process. The message names both.
   absl::Status read(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const;
 
   /// Adds to a digest (FNV-1a) how many parts there are, their sizes, and their tokens: all of
