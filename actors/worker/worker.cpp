@@ -30,7 +30,7 @@ constexpr int kOlderJoinsMax = 2;
 /// is gone, or stopped, as long as others do.
 constexpr uint64_t kLeaverPatienceUs = 4'000'000;
 /// So many heartbeats without an answer are silence, however rare they are.
-constexpr double kUnansweredMin = 3;
+constexpr int kUnansweredMin = 3;
 
 /// Whose connection ends so often while its device is still at work for an old plan is let go each
 /// time for not quiescing: all others have waited for it.
@@ -491,10 +491,9 @@ void WorkerState::on_leave(const LeaveRequest& leave) {
 bool WorkerState::has_waited_to_leave() const {
   if (now_us() < leaves_since_us + kLeaverPatienceUs) return false;
   if (!session->is_joined()) return session->lost_us(now_us()) >= kLeaverPatienceUs;
-  const double unanswered_us =
-      kUnansweredMin * job.elastic.heartbeat_interval_seconds * plans::kMicrosecondsPerSecond;
-  return may_save() &&
-         session->is_silent(now_us(), std::max<double>(kLeaverPatienceUs, unanswered_us));
+  // It may have been stopped itself, with an answer waiting to be read.
+  return may_save() && unanswered >= kUnansweredMin &&
+         session->is_silent(now_us(), kLeaverPatienceUs);
 }
 
 bool WorkerState::may_save() const {
@@ -530,6 +529,7 @@ void WorkerState::on_heartbeat() {
                           activity.works, activity.awaits_device, device ? device->info().name : "",
                           dropped};
     session->tell(heartbeat);
+    ++unanswered;
   }
   if (config.parts.checks_invariants) check_invariants();
   self->delayed_send(self, to_duration(job.elastic.heartbeat_interval_seconds),
@@ -539,6 +539,7 @@ void WorkerState::on_heartbeat() {
 void WorkerState::on_heartbeat_ack(const net::HeartbeatAck& ack) {
   const uint64_t now = now_us();
   session->on_answer(now);
+  unanswered = 0;
   if (now < ack.sent_us) return;
   // The coordinator answered half a round trip ago.
   const uint64_t middle = ack.sent_us + (now - ack.sent_us) / 2;

@@ -169,6 +169,8 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void on_measured(const ProfileMeasured& result);
   void on_leave(const LeaveRequest& leave);
   bool has_waited_to_leave() const;
+  /// Heartbeats since the coordinator's last answer to one.
+  int unanswered = 0;
   /// What it holds outlives it, if it sees the run folder.
   bool may_save() const;
   void on_heartbeat();

@@ -556,6 +556,21 @@ TEST(Worker, ALeaverWhoseCoordinatorIsStoppedWritesWhatItHoldsBeforeTheLeaseIsOv
   }
 }
 
+/// What the coordinator has said meanwhile waits to be read.
+TEST(Worker, ALeaverThatWasStoppedItselfGivesNobodyUp) {
+  WorkerRig rig;
+  rig.job.checkpoint.enable = true;
+  rig.job.elastic.heartbeat_timeout_seconds = 10;
+  rig.join();
+  rig.host(1);
+  rig.start(1);
+  rig.tell(LeaveRequest{"SIGTERM"});
+  rig.scheduler().advance_time(5s);
+  rig.run();
+  while (rig.end_one()) continue;
+  EXPECT_THAT(rig.emergencies, IsEmpty());
+}
+
 TEST(Worker, WithoutCheckpointsNothingIsWrittenInTheEnd) {
   WorkerRig rig;
   abandon(rig, false);
