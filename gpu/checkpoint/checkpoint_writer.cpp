@@ -144,6 +144,7 @@ void delete_whole(const fs::path& path) {
 absl::Status put_in_place(const std::string& partial, const std::string& place) {
   SKEIN_RETURN_IF_ERROR(count_file_operation(place, "rename"));
   if (renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0) {
+    SKEIN_RETURN_IF_ERROR(sync_folder(fs::path(place).parent_path()));
     delete_whole(partial);
     return absl::OkStatus();
   }
