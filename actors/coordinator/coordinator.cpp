@@ -174,6 +174,7 @@ void CoordinatorState::apply(const plans::CoordinatorDecisions& decisions) {
   for (const plans::CoordinatorDecision& decision : decisions) {
     std::visit([this](const auto& each) { carry_out(each); }, decision);
   }
+  if (!coordination->failed_start(now_us()).ok()) tell_progress();
   if (config.checks_invariants) coordination->check_invariants();
   wake_later();
 }
@@ -280,7 +281,7 @@ void CoordinatorState::tell_progress() {
     progress.processes[id] = member.request.process_id;
   }
   progress.links = links.workers().size();
-  progress.failed_start = coordination->failed_start();
+  progress.failed_start = coordination->failed_start(now_us());
   config.on_progress(progress);
 }
 

@@ -460,12 +460,13 @@ void TrainRun::check_children(const actors::RunProgress& progress) {
   } else {
     deserted_.reset();
   }
-  // Whoever lacks memory waits for others to share the work with; but none will come.
-  if (options_.spawns_workers && !chaos_->awaits_join() && !progress.failed_start.ok()) {
+  // Whoever lacks memory waits for others to share the work with; but all are here.
+  const bool are_all_here = options_.spawns_workers && progress.links >= children_->living();
+  if (are_all_here && !chaos_->awaits_join() && !progress.failed_start.ok()) {
     coordinator_->abort(progress.failed_start);
   }
   // Once training has begun the others go on without it, while there are others or some will come.
-  const bool is_alone = children_->all_ended() && progress.links == 0;
+  const bool is_alone = children_->living() == 0 && progress.links == 0;
   const bool is_fatal = !progress.has_started || (is_alone && !chaos_->awaits_join());
   if (!child_fault_.ok() && is_fatal && seconds_since(child_died_) > kBlameSeconds) {
     coordinator_->abort(child_fault_);
@@ -486,7 +487,7 @@ absl::Status TrainRun::kill_worker(plans::WorkerId worker) {
 bool TrainRun::have_workers_left() {
   if (!ended_) ended_ = Clock::now();
   const bool are_ours = options_.spawns_workers && !options_.children;
-  if (are_ours ? children_->all_ended() : coordinator_->progress().links == 0) return true;
+  if (are_ours ? children_->living() == 0 : coordinator_->progress().links == 0) return true;
   const actors::RunResult& ended = coordinator_->result();
   // Workers that write what they hold give themselves as much time for it.
   const double limit_s = ended.keeps_state   ? job_.spec.elastic.coordinator_timeout_seconds

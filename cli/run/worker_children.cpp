@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -119,12 +120,10 @@ void WorkerChildren::reap() {
   }
 }
 
-bool WorkerChildren::all_ended() {
+size_t WorkerChildren::living() {
   reap();
-  for (const Child& child : children_) {
-    if (!child.ended) return false;
-  }
-  return true;
+  return static_cast<size_t>(std::count_if(children_.begin(), children_.end(),
+                                           [](const Child& child) { return !child.ended; }));
 }
 
 void WorkerChildren::kill_all() {

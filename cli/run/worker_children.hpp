@@ -32,7 +32,8 @@ class WorkerChildren {
   };
   /// In the order in which they were found; it only grows.
   const std::vector<Fault>& faults();
-  bool all_ended();
+  /// How many have not ended.
+  size_t living();
   void kill_all();
 
  private:

@@ -584,8 +584,11 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
                               " can take part, elastic.min_workers is ", fewest),
                  now_us);
   }
-  if (!candidates_.is_planned()) return choose(answer(question).chosen, 0, now_us);
   const std::vector<WorkerId> able = candidates_.able(now_us, Leavers::kWithout);
+  if (!candidates_.is_planned()) {
+    asked_for_ = able;
+    return choose(answer(question).chosen, 0, now_us);
+  }
   std::vector<WorkerId> reached = unreachable_.without_stubborn(able, now_us);
   if (reached.size() < able.size() && reached.size() >= fewest) {
     // The quick rule keeps those that there are, as it did when the link was tried in vain.
@@ -595,6 +598,7 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
   } else if (is_urgent_ || stop_.is_made()) {
     absl::StatusOr<PlannedPipeline> quick = review_.mode().make_quick_plan(question.request);
     if (quick.ok()) {
+      asked_for_ = able;
       quick->plan.mode = review_.mode().name;
       return assign(*std::move(quick), 0, now_us);
     }
@@ -855,7 +859,9 @@ bool Coordination::needs_what_it_holds(const Member& member) const {
 CoordinatorDecisions Coordination::dismiss_leavers() {
   std::vector<WorkerId> gone;
   for (const auto& [id, member] : members()) {
-    const bool is_needed = change_.hosts(id) || needs_what_it_holds(member);
+    // Who lacked memory may have a part when more have come.
+    const bool may_help = phase_ == Phase::kGathering && member.lacked_of != 0;
+    const bool is_needed = change_.hosts(id) || needs_what_it_holds(member) || may_help;
     if (member.leaves && !is_needed) gone.push_back(id);
   }
   CoordinatorDecisions decisions;
@@ -1562,9 +1568,11 @@ CoordinatorDecisions Coordination::give_up(const ProgressWatch::Verdict& verdict
              false);
 }
 
-absl::Status Coordination::failed_start() const {
+absl::Status Coordination::failed_start(uint64_t now_us) const {
   const bool waits = phase_ == Phase::kGathering && has_trained_ && !has_committed();
-  return waits && members_.some_have_failed() ? last_failure_ : absl::OkStatus();
+  const auto fewest = static_cast<size_t>(options_.job.elastic.min_workers);
+  const bool is_to_change = change_at_us_ && members_.count_able(now_us) >= fewest;
+  return waits && !is_to_change && members_.some_have_failed() ? last_failure_ : absl::OkStatus();
 }
 
 std::string Coordination::who_is_missing() const {

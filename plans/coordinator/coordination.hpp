@@ -212,7 +212,7 @@ class Coordination {
   Goodput goodput(uint64_t now_us) const { return goodput_.at(now_us); }
   /// Why nothing was committed in this life and the run waits for more workers: those who are here
   /// cannot go on. OK: it is not so.
-  absl::Status failed_start() const;
+  absl::Status failed_start(uint64_t now_us) const;
   /// As `TrainingMode::pipeline_replica_of`, for reports; -1 while there is no plan in force.
   int32_t pipeline_replica_of(ReplicaId replica) const;
   /// When to call `on_timer`, beside the times at which it is called anyway; none: no wish.
@@ -351,7 +351,7 @@ class Coordination {
   std::optional<std::string> change_after_journal_;
   std::optional<uint64_t> change_at_us_;  // Members have changed: look for a better plan then.
   std::string change_reason_;             // Of the change that the commit log is held for.
-  std::vector<WorkerId> asked_for_;       // Who could work when the planner was asked, this round.
+  std::vector<WorkerId> asked_for_;       // Who could work when a plan was made, in this round.
   bool waits_for_holders_ = false;        // Only while quiescing.
   uint64_t stop_waits_until_us_ = 0;      // A run that is to stop, for those who may come back.
   bool changes_connection_ = false;       // A worker is lost and welcomed in one event.

@@ -109,8 +109,9 @@ Outcome<CoordinatorDecisions> Membership::on_heartbeat(WorkerId worker, WorkerAc
 }
 
 bool Membership::mark_leaving(WorkerId worker) {
-  members_.at(worker).lacked_of = 0;
-  return !std::exchange(members_.at(worker).leaves, true);
+  Member& member = members_.at(worker);
+  const bool was_counted_on = std::exchange(member.lacked_of, 0) != 0;
+  return !std::exchange(member.leaves, true) || was_counted_on;
 }
 
 bool Membership::mark_failed(WorkerId worker, size_t lacked_of, bool had_part, uint64_t now_us) {

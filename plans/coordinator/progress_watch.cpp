@@ -82,7 +82,11 @@ ProgressWatch::Verdict ProgressWatch::check(const Situation& situation, uint64_t
   const double patience_us = is_first ? train_s_ * kMicrosecondsPerSecond
                                       : std::max(lease_us_, kStuckFactor * situation.last_step_us);
   const bool is_late = has_steps && waited_us > patience_us && !(is_first && blamed_first_);
-  if (const Member* culprit = is_late ? find_culprit(situation) : nullptr) {
+  const Member* culprit = is_late ? find_culprit(situation) : nullptr;
+  const bool is_to_blame =
+      culprit != nullptr && (!is_first || static_cast<double>(culprit->activity.action_us) * 2 >=
+                                              train_s_ * kMicrosecondsPerSecond);
+  if (is_to_blame) {
     blamed_first_ = is_first;
     verdict.kind = Verdict::Kind::kCulprit;
     verdict.culprit = culprit->id;

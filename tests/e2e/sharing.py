@@ -253,8 +253,8 @@ def memory(program):
     words = ["--parallelism.pipeline_parallel_degree", "1", "--device.memory_limit_mb", "12",
              "--comm.init_timeout_seconds", "5", "--device.speed", "0.1"]
     both = SharedRuns(program, "memory", 1, words, words)
-    refused = wait_until(lambda: [run for run in both.runs if run.events("worker.lost")], 20)
-    told = refused[0].events("worker.lost")[0]["text"] if refused else ""
+    refused = wait_until(lambda: [run for run in both.runs if run.events("worker.failed")], 20)
+    told = refused[0].events("worker.failed")[0]["text"] if refused else ""
     program.expect("memory: one job is refused with the bytes that are missing",
                    "bytes are missing" in told, told)
     others = [run for run in both.runs if refused and run is not refused[0]]

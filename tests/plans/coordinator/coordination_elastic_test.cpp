@@ -588,20 +588,20 @@ TEST(CoordinationElastic, WhereAllLackMemoryForTheFirstPlansOthersAreAwaited) {
   cluster.gather();
   for (uint32_t full : {2u, 1u}) {
     ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kPreparing);
-    EXPECT_TRUE(cluster.coordination.failed_start().ok());
+    EXPECT_TRUE(cluster.coordination.failed_start(cluster.now).ok());
     cluster.decided(cluster.coordination.on_worker_failed(
         WorkerId{full}, absl::AbortedError("no memory"), ++cluster.now));
     cluster.quiesced(1);
     cluster.quiesced(2);
   }
   ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kGathering);
-  const absl::Status why = cluster.coordination.failed_start();
+  const absl::Status why = cluster.coordination.failed_start(cluster.now);
   EXPECT_THAT(std::string(why.message()), HasSubstr("no memory"));
   cluster.join(3);
   for (uint32_t id : {1u, 2u}) {
     EXPECT_FALSE(cluster.coordination.members().at(WorkerId{id}).has_failed) << id;
   }
-  EXPECT_TRUE(cluster.coordination.failed_start().ok());
+  EXPECT_TRUE(cluster.coordination.failed_start(cluster.now).ok());
 }
 
 TEST(CoordinationElastic, AfterALackOfMemoryWhoeverComesGetsAPartOfThePlan) {
@@ -628,6 +628,30 @@ TEST(CoordinationElastic, AfterALackOfMemoryWhoeverComesGetsAPartOfThePlan) {
   cluster.quiesced(1, all);
   ASSERT_NE(find<AssignPlan>(cluster.quiesced(4)), nullptr);
   EXPECT_EQ(cluster.coordination.plan()->stages.size(), 2u) << "what was in a hurry is over";
+}
+
+TEST(CoordinationElastic, WhoLacksMemoryStaysWhenOthersLeaveAndGoesWhenItIsToLeaveItself) {
+  JobSpec job = long_job();
+  job.parallelism.pipeline_parallel_degree = 0;
+  job.elastic.min_workers = 2;
+  Cluster cluster(job, 3);
+  for (uint32_t id : {1, 2, 3}) cluster.join(id);
+  for (uint32_t id : {1, 2, 3}) cluster.quiesced(id);
+  const auto fail = [&](uint32_t id) {
+    cluster.decided(cluster.coordination.on_worker_failed({id}, absl::AbortedError("no memory"),
+                                                          ++cluster.now));
+  };
+  fail(1);
+  for (uint32_t id : {1, 2, 3}) cluster.quiesced(id);
+  fail(2);
+  for (uint32_t id : {1, 2, 3}) cluster.quiesced(id);
+  ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kGathering);
+  cluster.decided(cluster.coordination.on_leave({3}, "a signal", ++cluster.now));
+  EXPECT_FALSE(cluster.coordination.members().contains({3}));
+  EXPECT_TRUE(cluster.coordination.members().contains({1})) << "it may help when others come";
+  cluster.decided(cluster.coordination.on_leave({1}, "a signal", ++cluster.now));
+  EXPECT_FALSE(cluster.coordination.members().contains({1}));
+  EXPECT_TRUE(cluster.coordination.members().contains({2}));
 }
 
 TEST(CoordinationElastic, WhoLacksMemoryAndThenCannotReadIsNotCountedOnAgain) {
