@@ -236,18 +236,27 @@ def check_saved(expect, run, code):
     expect("says how long it may take", stopping and float(stopping[0]["seconds"]) > 1, stopping)
 
 
+def is_abandoned(run):
+    return any("abandoned" in each["reason"] for each in run.events("plan.quiesced"))
+
+
 def stop_finishes_a_long_step(program, expect):
-    """Steps of some 2.5 s: the one in progress is finished and saved."""
-    run = start_for_a_stop(program, "long-step", "--device.speed", "0.008")
-    try:
-        before = run.steps_done()
-        run.coordinator.send_signal(signal.SIGTERM)
-        code = run.finish()
-        check_saved(expect, run, code)
-        expect("the step in progress is finished", run.steps_done() == before + 1,
-               f"{before} and {run.steps_done()}")
-    finally:
-        run.end()
+    """Steps of some 2.5 s: the one in progress is finished and saved. Where something else has the processors it takes
+    half as much again as the one before, and is rightly abandoned: then once more."""
+    for attempt in range(3):
+        run = start_for_a_stop(program, f"long-step-{attempt}", "--device.speed", "0.008")
+        try:
+            before = run.steps_done()
+            run.coordinator.send_signal(signal.SIGTERM)
+            code = run.finish()
+            if is_abandoned(run) and attempt < 2:
+                continue
+            check_saved(expect, run, code)
+            expect("the step in progress is finished", run.steps_done() == before + 1,
+                   f"{before} and {run.steps_done()}")
+            return
+        finally:
+            run.end()
 
 
 def stop_abandons_a_stuck_step(program, expect):
@@ -263,8 +272,7 @@ def stop_abandons_a_stuck_step(program, expect):
         took = time.monotonic() - start
         check_saved(expect, run, code)
         expect("in a few seconds", took < 8 * SLOWNESS, f"{took:.1f} s")
-        reasons = [each["reason"] for each in run.events("plan.quiesced")]
-        expect("the step is abandoned", any("abandoned" in each for each in reasons), reasons)
+        expect("the step is abandoned", is_abandoned(run), run.events("plan.quiesced"))
     finally:
         run.end()
 
