@@ -17,7 +17,7 @@ constexpr const char* kKey = "eos_token_id";
 /// A value of a file in a line of a message.
 std::string shown(const nlohmann::json& value) {
   constexpr size_t kCharactersMax = 40;
-  const std::string text =
+  std::string text =
       value.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);
   if (text.size() <= kCharactersMax) return text;
   return absl::StrCat(text.substr(0, kCharactersMax), "...");
