@@ -130,6 +130,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   std::shared_ptr<DeviceShare> share;  // Null: no other job uses `device`.
   // What a heartbeat says.
   uint64_t steps_done = 0;
+  int unanswered = 0;        // Heartbeats since the coordinator's last answer to one.
   int losses_quiescing = 0;  // Connections that have ended in this kQuiescing.
   int older_joins = 0;       // Answers of a coordinator with a smaller term, one after the other.
   ReplicaActivity activity;
@@ -169,8 +170,6 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void on_measured(const ProfileMeasured& result);
   void on_leave(const LeaveRequest& leave);
   bool has_waited_to_leave() const;
-  /// Heartbeats since the coordinator's last answer to one.
-  int unanswered = 0;
   /// What it holds outlives it, if it sees the run folder.
   bool may_save() const;
   void on_heartbeat();

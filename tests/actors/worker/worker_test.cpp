@@ -502,23 +502,31 @@ TEST(Worker, WhoGivesUpItsCoordinatorDoesNotWaitForADiskForEver) {
   EXPECT_EQ(rig.ends.size(), 1u);
 }
 
+/// It has a part in plan 1, and is told to leave.
+void begin_to_leave(WorkerRig& rig) {
+  rig.join();
+  rig.host(1);
+  rig.start(1);
+  rig.tell(LeaveRequest{"SIGTERM"});
+}
+
+/// Second by second, in which its device ends what it is at.
+void pass_seconds(WorkerRig& rig, int seconds, bool is_answered) {
+  for (int second = 0; second < seconds; ++second) {
+    rig.scheduler().advance_time(1s);
+    rig.run();
+    if (is_answered) rig.control(1, net::HeartbeatAck());
+    while (rig.end_one()) continue;
+  }
+}
+
 /// A process that is told to go is often killed soon after.
 TEST(Worker, ALeaverDoesNotWaitForItsCoordinatorAsLongAsOthers) {
   WorkerRig rig;
   rig.job.checkpoint.enable = true;
   rig.job.elastic.coordinator_timeout_seconds = 60;
-  rig.join();
-  rig.host(1);
-  rig.start(1);
-  rig.tell(LeaveRequest{"SIGTERM"});
-  const auto wait = [&](int seconds) {
-    for (int second = 0; second < seconds; ++second) {
-      rig.scheduler().advance_time(1s);
-      rig.run();
-      rig.control(1, net::HeartbeatAck());
-      while (rig.end_one()) continue;
-    }
-  };
+  begin_to_leave(rig);
+  const auto wait = [&](int seconds) { pass_seconds(rig, seconds, /*is_answered=*/true); };
   wait(6);
   EXPECT_THAT(rig.emergencies, IsEmpty()) << "there is somebody who can take what it holds";
   rig.tell(LinkClosed{1, absl::UnavailableError("gone")});
@@ -537,20 +545,10 @@ TEST(Worker, ALeaverWhoseCoordinatorIsStoppedWritesWhatItHoldsBeforeTheLeaseIsOv
     WorkerRig rig;
     rig.job.checkpoint.enable = can_write;
     rig.job.elastic.heartbeat_timeout_seconds = 10;
-    rig.join();
-    rig.host(1);
-    rig.start(1);
-    rig.tell(LeaveRequest{"SIGTERM"});
-    const auto wait = [&](int seconds) {
-      for (int second = 0; second < seconds; ++second) {
-        rig.scheduler().advance_time(1s);
-        rig.run();
-        while (rig.end_one()) continue;
-      }
-    };
-    wait(3);
+    begin_to_leave(rig);
+    pass_seconds(rig, 3, /*is_answered=*/false);
     EXPECT_THAT(rig.emergencies, IsEmpty());
-    wait(3);
+    pass_seconds(rig, 3, /*is_answered=*/false);
     EXPECT_EQ(rig.emergencies.size(), can_write ? 1u : 0u);
     EXPECT_THAT(rig.ends, IsEmpty()) << "the coordinator may go on, and take what it holds";
   }
@@ -561,10 +559,7 @@ TEST(Worker, ALeaverThatWasStoppedItselfGivesNobodyUp) {
   WorkerRig rig;
   rig.job.checkpoint.enable = true;
   rig.job.elastic.heartbeat_timeout_seconds = 10;
-  rig.join();
-  rig.host(1);
-  rig.start(1);
-  rig.tell(LeaveRequest{"SIGTERM"});
+  begin_to_leave(rig);
   rig.scheduler().advance_time(5s);
   rig.run();
   while (rig.end_one()) continue;
