@@ -456,7 +456,7 @@ std::vector<int64_t> rows_by_speed(const std::vector<double>& iteration_us, int6
 bool fits_round(const JobSpec& job, const std::vector<int64_t>& rows) {
   const int64_t samples =
       std::accumulate(rows.begin(), rows.end(), int64_t{0}) * microbatch_count(job);
-  return samples <= job.training.global_batch_size * std::max<int64_t>(1, job.sync.round_steps);
+  return samples <= job.training.global_batch_size * round_steps_max(job);
 }
 
 /// ResourceExhausted if it is better than what is chosen and does not fit the memory.

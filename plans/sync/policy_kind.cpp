@@ -1,5 +1,6 @@
 #include "plans/sync/policy_kind.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -61,11 +62,11 @@ absl::Status check_claims(const JobSpec& job, const std::string& policy) {
   if (kind == PolicyKind::kAuto) {
     return refuse(policy, " compares steps that end with a flush; choose \"overlapped\"");
   }
-  if (job.sync.claims_in_flight >= job.sync.round_steps) {
+  if (const int64_t steps = round_steps_max(job); job.sync.claims_in_flight >= steps) {
     return refuse(
-        "pipeline replicas meet nobody with the last claims of a round, of which there are "
-        "sync.round_steps = ",
-        job.sync.round_steps, " for each; make rounds several times as long");
+        "pipeline replicas meet nobody with the last claims of a round, of which there are ", steps,
+        " for each: the least of sync.round_steps, validation.interval and "
+        "checkpoint.interval; make rounds several times as long");
   }
   return absl::OkStatus();
 }
@@ -86,6 +87,16 @@ bool begins_in_pipelines(const JobSpec& job) {
 }
 
 bool chooses_mode(const JobSpec& job) { return kind_of(job) == PolicyKind::kAuto; }
+
+int64_t round_steps_max(const JobSpec& job) {
+  int64_t steps = std::max<int64_t>(1, job.sync.round_steps);
+  const auto end_by = [&steps](int64_t interval) {
+    if (interval > 0) steps = std::min(steps, interval);
+  };
+  if (job.validation.batches > 0) end_by(job.validation.interval);
+  if (job.checkpoint.enable) end_by(job.checkpoint.interval);
+  return steps;
+}
 
 bool has_server(const JobSpec& job) { return kind_of(job) >= PolicyKind::kPs; }
 

@@ -44,6 +44,10 @@ bool trains_by_tokens(const JobSpec& job);
 /// True if the run chooses, again and again: "auto".
 bool chooses_mode(const JobSpec& job);
 
+/// No round of pipeline replicas has more steps: `sync.round_steps`, or less where a validation or
+/// a checkpoint is due sooner. At least 1.
+int64_t round_steps_max(const JobSpec& job);
+
 /// True if pipeline replicas meet at a parameter server.
 bool has_server(const JobSpec& job);
 

@@ -9,6 +9,7 @@
 #include "plans/plan/pipeline_plan.hpp"
 #include "plans/profile/estimate.hpp"
 #include "plans/schedule/continuous_1f1b.hpp"
+#include "plans/sync/policy_kind.hpp"
 #include "tests/sim/part_memory.hpp"
 
 namespace skein::sim {
@@ -240,7 +241,7 @@ void choose_claims(uint64_t seed, plans::JobSpec& job) {
   Draw draw{plans::Rng(seed, plans::random_stream("in-flight", 1))};
   if (draw.chance(0.5) || job.parallelism.pipeline_parallel_schedule != "1F1B") return;
   const auto claims = static_cast<int64_t>(draw.between(2, 3));
-  if (claims >= job.sync.round_steps) return;
+  if (claims >= plans::round_steps_max(job)) return;
   job.sync.claims_in_flight = claims;
   job.training.max_norm = draw.one_of({0.0, 1.0});
   job.sync.clip_by = draw.one_of({"stage", "share"});

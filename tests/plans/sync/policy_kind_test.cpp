@@ -71,6 +71,25 @@ TEST(PolicyKind, SeveralClaimsInFlightNeedWhatCanBeLeftOpen) {
   refused("as 1F1B", [](JobSpec& job) { job.parallelism.virtual_stages = 2; });
   refused("tie_word_embeddings = false", [](JobSpec& job) { job.model.tied_head = true; });
   refused("make rounds several times as long", [](JobSpec& job) { job.sync.round_steps = 3; });
+  refused("make rounds several times as long", [](JobSpec& job) { job.validation.interval = 3; });
+  refused("make rounds several times as long", [](JobSpec& job) { job.checkpoint.interval = 3; });
+}
+
+TEST(PolicyKind, RoundsEndWhereAValidationOrACheckpointIsDue) {
+  JobSpec job = job_of("sdpipe");
+  job.sync.round_steps = 16;
+  job.validation = {.interval = 100, .batches = 8};
+  job.checkpoint.interval = 500;
+  EXPECT_EQ(round_steps_max(job), 16);
+  job.validation.interval = 2;
+  EXPECT_EQ(round_steps_max(job), 2);
+  job.validation.batches = 0;
+  job.checkpoint.interval = 5;
+  EXPECT_EQ(round_steps_max(job), 5);
+  job.checkpoint.interval = 0;
+  EXPECT_EQ(round_steps_max(job), 16) << "only the last step writes one";
+  job.checkpoint = {.enable = false, .interval = 5};
+  EXPECT_EQ(round_steps_max(job), 16);
 }
 
 TEST(PolicyKind, StepsOfAllHaveNoRounds) {
