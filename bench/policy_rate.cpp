@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
   options.backward_us.assign(options.layout.stages, number(5));
   options.update_us = number(6);
   options.latency_us = number(7);
-  options.round_updates = static_cast<uint64_t>(number(8));
+  options.round_samples = static_cast<uint64_t>(number(8));
   options.global_us = number(9);
   const auto scenario = parse_scenario(argv[11]);
   const auto kind = parse_policy_kind(job.sync.policy);
@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
   // As long as that many rounds take if nobody is disturbed, and as much again for those who are.
   const double step_us = options.forward_us[0] + options.backward_us[0] + options.update_us;
   const double round_us =
-      static_cast<double>(options.round_updates) / options.layout.pipelines * step_us;
+      static_cast<double>(options.round_samples) / options.layout.pipelines * step_us;
   options.duration_us = std::max(60e6, 2 * number(10) * round_us);
   const auto policy = make_policy(job, options.layout);
   std::printf("%.6f\n", simulate_policy(*policy, options).steps_per_second);

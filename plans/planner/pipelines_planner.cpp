@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -33,6 +35,8 @@ namespace {
 constexpr double kJudgedIterations = 50;
 /// ... but at most about so many of all together.
 constexpr double kJudgedIterationsMax = 20000;
+/// With rounds, over so many, of which the first one does not count.
+constexpr double kJudgedRounds = 4;
 /// Claims by speed are worth it from this on, beside those of one size.
 constexpr double kSizedGain = 1.05;
 
@@ -249,12 +253,34 @@ class PipelineTimes {
   std::map<Key, absl::StatusOr<double>> known_;
 };
 
-/// How long an average takes whose members have as many bytes as the largest share of any worker,
-/// over the slowest of the links between pipeline replicas.
-double exchange_us(const std::vector<PipelineCuts>& pipelines, const PlanRequest& request) {
+/// What pipeline replicas pay to average, beside waiting for one another.
+struct AverageCost {
+  double exchange_us = 0;  // As in `PolicySimulationOptions`, as is the next.
+  double latency_us = 0;
+  double commit_us = 0;  // At the end of a round, by the coordinator.
+};
+
+/// Stages are between all cuts of all pipeline replicas. The most that one worker has.
+int64_t stages_of_busiest(const std::vector<PipelineCuts>& pipelines) {
+  std::set<int64_t> cuts;
+  for (const PipelineCuts& each : pipelines) cuts.insert(each.cuts.begin(), each.cuts.end());
+  int64_t most = 1;
+  for (const PipelineCuts& each : pipelines) {
+    for (size_t i = 0; i < each.workers.size(); ++i) {
+      const auto first = i == 0 ? cuts.begin() : cuts.upper_bound(each.cuts[i - 1]);
+      const auto last = i < each.cuts.size() ? cuts.lower_bound(each.cuts[i]) : cuts.end();
+      most = std::max<int64_t>(most, 1 + std::distance(first, last));
+    }
+  }
+  return most;
+}
+
+/// Members have as many bytes as the largest share of any worker, and the slowest of the links
+/// between pipeline replicas. A ring goes round twice, and each stage has its own.
+AverageCost average_cost(const std::vector<PipelineCuts>& pipelines, const PlanRequest& request) {
   const auto layers = static_cast<int64_t>(request.profile.layers.size());
   int64_t bytes = 0;
-  double slowest = std::numeric_limits<double>::infinity();
+  double slowest = std::numeric_limits<double>::infinity(), latency_us = 0;
   for (size_t a = 0; a < pipelines.size(); ++a) {
     for (size_t i = 0; i < pipelines[a].workers.size(); ++i) {
       bytes = std::max(bytes, parameter_bytes(request.profile, layers_of(pipelines[a], i, layers)));
@@ -267,64 +293,84 @@ double exchange_us(const std::vector<PipelineCuts>& pipelines, const PlanRequest
       const LinkSpeed path = path_speed(request.cluster, static_cast<int32_t>(from.value) - 1,
                                         static_cast<int32_t>(to.value) - 1);
       slowest = std::min(slowest, path.bytes_per_second);
+      latency_us = std::max(latency_us, path.latency_us);
     }
   }
-  return std::isinf(slowest) ? 0 : static_cast<double>(bytes) / slowest * 1e6;
+  if (std::isinf(slowest)) return {};
+  const double hop_us = latency_us + request.simulation.action_overhead_us;
+  return {static_cast<double>(bytes) / slowest * kMicrosecondsPerSecond,
+          2 * hop_us * static_cast<double>(stages_of_busiest(pipelines)),
+          request.simulation.commit_us};
 }
 
-/// What pipeline replicas of unlike claims do, in claims of `rows_each` rows.
-double claims_per_second(const PolicySimulation& result, const std::vector<PipelineCuts>& pipelines,
-                         int64_t rows_each) {
-  double iterations = 0, rows = 0;
-  for (size_t n = 0; n < pipelines.size(); ++n) {
-    const auto own = static_cast<double>(result.steps_by_pipeline[n]);
-    iterations += own;
-    rows += own * static_cast<double>(pipelines[n].rows);
+/// Rounds as the job has them, and long enough to see several. If so many are too much to simulate,
+/// none: then their ends matter little.
+void set_rounds(const JobSpec& job, const std::vector<double>& iteration_us, double commit_us,
+                PolicySimulationOptions& options) {
+  options.round_samples =
+      static_cast<uint64_t>(job.training.global_batch_size * round_steps_max(job));
+  double samples_per_us = 0, iterations_per_us = 0;
+  for (size_t n = 0; n < iteration_us.size(); ++n) {
+    samples_per_us += static_cast<double>(options.claim_samples[n]) / iteration_us[n];
+    iterations_per_us += 1 / iteration_us[n];
   }
-  if (iterations == 0) return 0;
-  return result.steps_per_second * rows / iterations / static_cast<double>(rows_each);
+  const auto members = static_cast<double>(iteration_us.size());
+  const double values = 1 + options.moments_per_weight;
+  options.global_us = 2 * (members - 1) / members * values * options.exchange_us +
+                      members * options.latency_us + commit_us;
+  const double round_us =
+      static_cast<double>(options.round_samples) / samples_per_us + options.global_us;
+  if (kJudgedRounds * round_us * iterations_per_us > kJudgedIterationsMax) {
+    options.round_samples = 0;
+    return;
+  }
+  options.duration_us = std::max(options.duration_us, kJudgedRounds * round_us);
 }
 
 /// A pipeline replica counts as one stage that takes its iteration's time. `stalls`: what is known
 /// of them; only that.
 PipelinesProgress judge(const JobSpec& job, const std::vector<PipelineCuts>& pipelines,
-                        const std::vector<double>& iteration_us, double exchange_us,
+                        const std::vector<double>& iteration_us, const AverageCost& cost,
                         const StragglerProfile& stalls = {}) {
-  const int64_t rows_each = pipeline_rows(job);
   const auto count = static_cast<uint32_t>(iteration_us.size());
   const auto [fastest, slowest] = std::minmax_element(iteration_us.begin(), iteration_us.end());
   PolicySimulationOptions options;
   options.layout = {.pipelines = count, .stages = 1};
   options.forward_us = {*fastest / 3};
   options.backward_us = {*fastest * 2 / 3};
-  options.exchange_us = exchange_us;
+  options.exchange_us = cost.exchange_us;
+  options.latency_us = cost.latency_us;
   // Shards are with the pipeline replicas: each serves all others in turn.
-  options.server_us = 2 * exchange_us / count;
-  options.server_latency_us = 2 * exchange_us - options.server_us;
+  options.server_us = 2 * cost.exchange_us / count;
+  options.server_latency_us = 2 * cost.exchange_us - options.server_us + cost.latency_us;
   options.moments_per_weight = job.optimizer.name == "adamw" ? 2 : 1;
+  for (const PipelineCuts& each : pipelines) {
+    options.claim_samples.push_back(static_cast<uint64_t>(each.rows * microbatch_count(job)));
+  }
+  const auto samples_each = static_cast<double>(pipeline_samples(job));
+  if (count == 1) {
+    return {static_cast<double>(options.claim_samples.front()) / samples_each *
+                kMicrosecondsPerSecond / *fastest,
+            1};
+  }
   options.scenario = sleeping_pieces(stalls.stall_us, 1, /*seed=*/1);
   options.scenario.slowdown.probability = stalls.stall_rate;
   for (double us : iteration_us) options.scenario.slowness.push_back(us / *fastest);
   options.duration_us =
       std::min(kJudgedIterations * *slowest,
                std::max(kJudgedIterations, kJudgedIterationsMax / count) * *fastest);
-  options.warm_up_us = options.duration_us / 5;
-  if (count == 1) {
-    const double claims =
-        static_cast<double>(pipelines.front().rows) / static_cast<double>(rows_each);
-    return {claims * 1e6 / *fastest, 1};
-  }
+  set_rounds(job, iteration_us, cost.commit_us, options);
+  options.warm_up_us = options.duration_us / kJudgedRounds;
   const auto policy = make_policy(job, options.layout);
   if (has_server(job)) {
-    return {claims_per_second(simulate_policy(*policy, options), pipelines, rows_each), 1};
+    return {simulate_policy(*policy, options).samples_per_second / samples_each, 1};
   }
-  ConsensusDistance distance(options.layout, options.warm_up_us);
+  ConsensusDistance distance(options.layout, options.warm_up_us, options.claim_samples);
   const PolicySimulation result = simulate_policy(*policy, options, &distance);
   const DriftKind kind{.averages_moments = job.sync.average_moments,
                        .is_adaptive = job.optimizer.name == "adamw",
                        .pipelines = options.layout.pipelines};
-  return {claims_per_second(result, pipelines, rows_each),
-          progress_per_step(distance.mean(), kind)};
+  return {result.samples_per_second / samples_each, progress_per_step(distance.mean(), kind)};
 }
 
 /// The same number of devices in each, as near as can be, in the order given.
@@ -425,7 +471,7 @@ absl::StatusOr<JudgedGrouping> judge_grouping(const JobSpec& job, const PlanRequ
     result.iteration_us.push_back(timed.iteration_us);
   }
   result.progress =
-      judge(job, result.pipelines, result.iteration_us, exchange_us(result.pipelines, request));
+      judge(job, result.pipelines, result.iteration_us, average_cost(result.pipelines, request));
   return result;
 }
 
@@ -497,7 +543,6 @@ void choose_among(const JobSpec& job, const PlanRequest& request, const Devices&
     if (sized == like || !fits_round(job, sized)) continue;
     const auto by_speed = judge_grouping(job, request, grouping, sized, times);
     if (!by_speed.ok()) continue;
-    // Claims of one size fill a round whole, of which the simulation knows nothing.
     const double gain = by_speed->progress.per_second() / even->progress.per_second();
     if (gain >= kSizedGain) take_if_better(job, request, *by_speed, choice).IgnoreError();
   }
@@ -575,7 +620,7 @@ absl::StatusOr<PipelinesProgress> predict_progress(const JobSpec& job, const Pla
   measure_stragglers(step_us, stalls);
   std::vector<double> typical_us;
   for (const std::vector<double>& own : step_us) typical_us.push_back(upper_median(own));
-  return judge(job, pipelines, typical_us, exchange_us(pipelines, request), stalls);
+  return judge(job, pipelines, typical_us, average_cost(pipelines, request), stalls);
 }
 
 absl::StatusOr<std::map<WorkerId, double>> predict_busy_us(const JobSpec& job, const Plan& plan,

@@ -1,10 +1,14 @@
 #include "plans/simulator/consensus_distance.hpp"
 
+#include <utility>
+
 namespace skein::plans {
 
-ConsensusDistance::ConsensusDistance(const PipelineLayout& layout, double warm_up_us)
+ConsensusDistance::ConsensusDistance(const PipelineLayout& layout, double warm_up_us,
+                                     std::vector<uint64_t> claim_samples)
     : layout_(layout),
       warm_up_us_(warm_up_us),
+      claim_samples_(std::move(claim_samples)),
       weights_(layout.pipelines, std::vector<double>(layout.pipelines)),
       total_(layout.pipelines),
       has_gradient_(layout.pipelines) {}
@@ -50,10 +54,20 @@ void ConsensusDistance::on_group_start(const GroupStart& start) {
 void ConsensusDistance::on_group_end(const GroupStart& start, bool ok) {
   const auto group = contributions_.extract(start.number);
   if (!ok || group.empty()) return;
+  // As `LocalUpdates` weighs them: the sum stays as it was.
+  std::vector<double> weights;
+  double before = 0, after = 0;
+  for (const GroupMember& member : start.members) {
+    const uint32_t pipeline = layout_.pipeline_of(member.replica);
+    const uint64_t samples = claim_samples_.empty() ? 1 : claim_samples_[pipeline];
+    weights.push_back(member.weight * static_cast<double>(samples));
+    before += member.weight;
+    after += weights.back();
+  }
   std::vector<double> average(layout_.pipelines);
   for (size_t m = 0; m < start.members.size(); ++m) {
     for (uint32_t c = 0; c < layout_.pipelines; ++c) {
-      average[c] += start.members[m].weight * group.mapped()[m][c];
+      average[c] += weights[m] * before / after * group.mapped()[m][c];
     }
   }
   for (size_t m = 0; m < start.members.size(); ++m) {
@@ -64,6 +78,13 @@ void ConsensusDistance::on_group_end(const GroupStart& start, bool ok) {
       total_[c] += added;
     }
   }
+}
+
+void ConsensusDistance::on_round_end() {
+  for (uint32_t c = 0; c < layout_.pipelines; ++c) {
+    for (std::vector<double>& own : weights_) own[c] = total_[c] / layout_.pipelines;
+  }
+  has_gradient_.assign(layout_.pipelines, false);
 }
 
 }  // namespace skein::plans

@@ -27,6 +27,8 @@ class PolicyListener {
   virtual void on_group_start(const GroupStart& start) = 0;
   /// They are through, and go on after this call. Not called for kLocal.
   virtual void on_group_end(const GroupStart& start, bool ok) = 0;
+  /// All have taken the global average.
+  virtual void on_round_end() {}
 };
 
 }  // namespace skein::plans

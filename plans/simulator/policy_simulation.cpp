@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <queue>
@@ -45,8 +46,9 @@ class Run {
     bool is_live = true;
     uint64_t life = 0;
     uint64_t first_step = 0;
-    uint64_t claims = 0;  // Forwards that it has begun, or may begin.
-    double busy_us = 0;   // As `PipelinePace`.
+    uint64_t claims = 0;           // Forwards that it has begun, or may begin.
+    std::deque<uint64_t> samples;  // Claims whose updates are not over at stage 0.
+    double busy_us = 0;            // As `PipelinePace`.
     /// Its round's last claims are under way: it meets nobody.
     bool is_draining = false;
   };
@@ -65,6 +67,9 @@ class Run {
     return replicas_[layout_.replica(stage, pipeline).value];
   }
   bool wants_backward(uint32_t stage, uint32_t pipeline);
+  uint64_t claim_samples(uint32_t pipeline) const {
+    return options_.claim_samples.empty() ? 1 : options_.claim_samples[pipeline];
+  }
   bool take_claim(uint32_t pipeline);
   double& busy_us(uint32_t stage, uint32_t pipeline, uint64_t iteration);
   void drain(uint32_t pipeline);
@@ -97,7 +102,8 @@ class Run {
   std::map<uint64_t, Group> groups_;
   std::map<std::pair<uint32_t, int32_t>, double> server_free_us_;  // By stage and server.
   uint64_t wish_ = 0;
-  uint64_t claimed_ = 0;  // In this round.
+  uint64_t claimed_ = 0;  // Samples, in this round.
+  double samples_done_ = 0;
   bool is_meeting_ = false;
   double waiting_us_ = 0, averaging_us_ = 0;
   PolicySimulation result_;
@@ -112,7 +118,8 @@ Run::Run(GroupScheduler& policy, const PolicySimulationOptions& options, PolicyL
       pipelines_(layout_.pipelines) {
   SKEIN_CHECK(options.forward_us.size() == layout_.stages);
   SKEIN_CHECK(options.backward_us.size() == layout_.stages);
-  SKEIN_CHECK(options.round_updates == 0 || options.scenario.changes.empty())
+  SKEIN_CHECK(options.claim_samples.empty() || options.claim_samples.size() == layout_.pipelines);
+  SKEIN_CHECK(options.round_samples == 0 || options.scenario.changes.empty())
       << "with rounds nobody may come or go";
   result_.steps_by_pipeline.resize(layout_.pipelines);
 }
@@ -155,6 +162,7 @@ void Run::finish(double end_us) {
   for (const uint64_t steps : result_.steps_by_pipeline) {
     result_.steps_per_second += static_cast<double>(steps) / span_us * kMicrosecondsPerSecond;
   }
+  result_.samples_per_second = samples_done_ / span_us * kMicrosecondsPerSecond;
   result_.waiting_share = waiting_us_ / span_us / layout_.replica_count();
   result_.averaging_share = averaging_us_ / span_us / layout_.replica_count();
 }
@@ -170,21 +178,25 @@ bool Run::wants_backward(uint32_t stage, uint32_t pipeline) {
 
 /// Whether the round has another forward for it; as `LocalUpdates` decides it.
 bool Run::take_claim(uint32_t pipeline) {
-  if (options_.round_updates > 0) {
-    if (claimed_ == options_.round_updates || pipelines_[pipeline].is_draining) return false;
+  uint64_t samples = claim_samples(pipeline);
+  if (options_.round_samples > 0) {
+    const uint64_t left = options_.round_samples - claimed_;
+    if (left == 0 || pipelines_[pipeline].is_draining) return false;
     std::vector<PipelinePace> paces;
     for (uint32_t each = 0; each < layout_.pipelines; ++each) {
       const Pipeline& other = pipelines_[each];
       const uint64_t held = other.claims - at(0, each).backwards;
-      paces.push_back({held > 0 && !other.is_draining, other.busy_us, static_cast<double>(held)});
+      paces.push_back({held > 0 && !other.is_draining, other.busy_us, static_cast<double>(held),
+                       static_cast<double>(claim_samples(each))});
     }
     // Its first claim of a round is nobody's to refuse.
     const bool has_begun = pipelines_[pipeline].claims > at(0, pipeline).backwards;
-    const auto left = static_cast<double>(options_.round_updates - claimed_);
-    if (has_begun && would_be_last(paces, pipeline, left)) return false;
+    if (has_begun && would_be_last(paces, pipeline, static_cast<double>(left))) return false;
+    samples = std::min(samples, left);
   }
-  ++claimed_;
+  claimed_ += samples;
   ++pipelines_[pipeline].claims;
+  pipelines_[pipeline].samples.push_back(samples);
   return true;
 }
 
@@ -207,7 +219,7 @@ void Run::drain(uint32_t pipeline) {
 
 /// All have done what they had begun, and no group runs.
 void Run::try_end_round() {
-  if (is_meeting_ || claimed_ < options_.round_updates || !groups_.empty()) return;
+  if (is_meeting_ || claimed_ < options_.round_samples || !groups_.empty()) return;
   for (const Pipeline& each : pipelines_) {
     if (!each.is_draining) return;
   }
@@ -220,6 +232,7 @@ void Run::try_end_round() {
 }
 
 void Run::begin_round() {
+  if (listener_ != nullptr) listener_->on_round_end();
   is_meeting_ = false;
   claimed_ = 0;
   for (uint32_t pipeline = 0; pipeline < layout_.pipelines; ++pipeline) {
@@ -356,8 +369,13 @@ void Run::release(ReplicaId id) {
   (replica.is_averaging ? averaging_us_ : waiting_us_) += measured(replica.since_us);
   replica.is_ready = replica.is_averaging = false;
   const uint32_t pipeline = layout_.pipeline_of(id);
-  if (layout_.stage_of(id) == 0 && now_us_ >= options_.warm_up_us) {
-    ++result_.steps_by_pipeline[pipeline];
+  if (layout_.stage_of(id) == 0) {
+    std::deque<uint64_t>& samples = pipelines_[pipeline].samples;
+    if (now_us_ >= options_.warm_up_us) {
+      ++result_.steps_by_pipeline[pipeline];
+      samples_done_ += static_cast<double>(samples.front());
+    }
+    samples.pop_front();
   }
   try_run(layout_.stage_of(id), pipeline);
   if (pipelines_[pipeline].is_draining) try_end_round();
@@ -371,7 +389,7 @@ void Run::end_group(uint64_t number) {
   if (listener_ != nullptr) listener_->on_group_end(group.start, group.ok);
   for (const ReplicaId id : group.stood) release(id);
   apply(policy_.on_group_end({number, group.ok}, time()));
-  if (options_.round_updates > 0) try_end_round();
+  if (options_.round_samples > 0) try_end_round();
 }
 
 void Run::change(const PipelineChange& change) {

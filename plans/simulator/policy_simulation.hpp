@@ -28,10 +28,12 @@ struct PolicySimulationOptions {
   /// the central one.
   double server_us = 0;
   double server_latency_us = 0;
-  /// Updates of all pipeline replicas together in a round. Then each does what it has begun without
-  /// groups, and when the last one is done all take the global average, for `global_us`. 0: there
-  /// are no rounds. With rounds nobody comes or goes.
-  uint64_t round_updates = 0;
+  /// [pipeline replicas] > 0, samples that a claim has; empty: one each. An update is one claim.
+  std::vector<uint64_t> claim_samples;
+  /// Samples of all pipeline replicas together in a round; its last claims may be smaller. Then
+  /// each does what it has begun without groups, and when the last one is done all take the global
+  /// average, for `global_us`. 0: there are no rounds. With rounds nobody comes or goes.
+  uint64_t round_samples = 0;
   double global_us = 0;
   PipelineScenario scenario;
   /// Measured from `warm_up_us` to `duration_us`, of the simulated time.
@@ -40,7 +42,8 @@ struct PolicySimulationOptions {
 };
 
 struct PolicySimulation {
-  double steps_per_second = 0;  // Updates of the first stage, over all pipeline replicas.
+  double steps_per_second = 0;    // Updates of the first stage, over all pipeline replicas.
+  double samples_per_second = 0;  // That these were of.
   std::vector<uint64_t> steps_by_pipeline;  // The samples per shard, in batches.
   std::map<uint64_t, uint64_t> sizes;       // Groups by number of members; kLocal is 1.
   std::map<uint64_t, uint64_t> staleness;   // Groups by staleness.

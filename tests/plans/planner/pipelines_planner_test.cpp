@@ -165,6 +165,33 @@ TEST(PipelinesPlanner, SaysHowLongEachWorkerIsBusy) {
   EXPECT_NEAR(busy_us[{1}] / busy_us[{2}], 12.0 / 4, 0.04);
 }
 
+/// In a step of four claims the slow one does one, and the fast one waits for it.
+TEST(PipelinesPlanner, TheEndsOfShortRoundsCount) {
+  JobSpec job = ten_layers();
+  const PlanRequest request = request_for({{1, 0.25}});
+  const Plan plan =
+      make_plan_of_cuts(job, {PipelineCuts{{{1}}, {}}, PipelineCuts{{{2}}, {}}}, 1).value();
+  const double rare = predict_progress(job, plan, request)->claims_per_second;
+  job.validation.interval = 1;
+  EXPECT_LT(predict_progress(job, plan, request)->claims_per_second, 0.9 * rare);
+}
+
+TEST(PipelinesPlanner, LatencyCountsForEachStageThatAWorkerHas) {
+  JobSpec job = ten_layers();
+  job.sync.policy = "adpsgd_paired";
+  PlanRequest request = request_for({{1}, {1, 1, 1, 1, 1}});
+  const auto progress = [&](const PipelineCuts& second) {
+    const Plan plan = make_plan_of_cuts(job, {PipelineCuts{{{1}}, {}}, second}, 1).value();
+    return predict_progress(job, plan, request)->claims_per_second;
+  };
+  const PipelineCuts two{{{2}, {3}}, {5}};
+  const PipelineCuts five{{{2}, {3}, {4}, {5}, {6}}, {2, 4, 6, 8}};
+  const double at_once = progress(two);
+  for (ClusterHost& host : request.cluster.hosts) host.network.latency_us = 1e5;
+  EXPECT_LT(progress(two), 0.5 * at_once);
+  EXPECT_LT(progress(five), 0.6 * progress(two)) << "the first worker has five stages, not two";
+}
+
 TEST(PipelinesPlanner, NobodyIsLeftOverWhereAllHaveRoom) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     PlanRequest request = random_request(seed);

@@ -6,8 +6,10 @@
 
 #include <memory>
 #include <set>
+#include <utility>
 #include <vector>
 
+#include "plans/simulator/consensus_distance.hpp"
 #include "plans/sync/allreduce.hpp"
 #include "plans/sync/hetpipe.hpp"
 #include "plans/sync/overlapped_average.hpp"
@@ -123,12 +125,70 @@ TEST(PolicySimulation, ARoundCostsAFillADrainAndTheGlobalAverage) {
   options.duration_us = 600e6;
   SdpipePolicy endless(layout, {});
   EXPECT_NEAR(run(endless, options).steps_per_second, 1e6 / (kStepUs + kUpdateUs), 0.1);
-  options.round_updates = kRound;
+  options.round_samples = kRound;
   options.global_us = kGlobalUs;
   SdpipePolicy policy(layout, {});
   const double round_us = static_cast<double>(kRound) * (kStepUs + kUpdateUs) +
                           (layout.stages - 1) * kStepUs + kGlobalUs;
   EXPECT_NEAR(run(policy, options).steps_per_second, kRound * 1e6 / round_us, 0.2);
+}
+
+TEST(PolicySimulation, TheLastClaimOfARoundHasWhatIsLeft) {
+  const PipelineLayout layout{1, 1};
+  PolicySimulationOptions options = options_of(layout, homogeneous());
+  options.claim_samples = {4};
+  options.round_samples = 10;  // Claims of 4, 4 and 2.
+  SdpipePolicy policy(layout, {});
+  const PolicySimulation result = run(policy, options);
+  EXPECT_NEAR(result.samples_per_second / result.steps_per_second, 10.0 / 3, 0.02);
+}
+
+TEST(PolicySimulation, SamplesAreThoseOfEachOnesClaims) {
+  const PipelineLayout layout{2, 1};
+  PolicySimulationOptions options = options_of(layout, slow_pipelines(layout, 1, 4));
+  options.claim_samples = {2, 8};
+  OverlappedAveragePolicy policy(layout, {});
+  const PolicySimulation result = run(policy, options);
+  const double done = 2.0 * static_cast<double>(result.steps_by_pipeline[0]) +
+                      8.0 * static_cast<double>(result.steps_by_pipeline[1]);
+  EXPECT_NEAR(result.samples_per_second, done / 60, 1e-6);
+  EXPECT_GT(result.steps_by_pipeline[1], 2 * result.steps_by_pipeline[0]);
+}
+
+/// One that averages with nobody drifts away until the end of a round.
+TEST(ConsensusDistance, IsNoMoreThanARoundsAmount) {
+  const PipelineLayout layout{2, 1};
+  PolicySimulationOptions options = options_of(layout, homogeneous());
+  options.warm_up_us = 0;
+  const auto apart = [&](uint64_t round_samples) {
+    options.round_samples = round_samples;
+    HetPipePolicy policy(layout, {.wave = 1'000'000});
+    ConsensusDistance distance(layout, options.warm_up_us);
+    simulate_policy(policy, options, &distance);
+    return distance.mean();
+  };
+  EXPECT_LT(apart(20), 0.1 * apart(0));
+  EXPECT_GT(apart(20), 0);
+}
+
+/// The first one's update goes into an average with the second one; the third one stays behind.
+TEST(ConsensusDistance, MembersWeighByTheirClaims) {
+  const PipelineLayout layout{3, 1};
+  const auto mean_with = [&](std::vector<uint64_t> claim_samples) {
+    ConsensusDistance distance(layout, 0, std::move(claim_samples));
+    distance.advance(1);
+    distance.on_gradient({0}, 0);
+    const GroupStart both{.number = 1,
+                          .average = Average::kAverageWeights,
+                          .members = {{{0}, 0, 0.5}, {{1}, 0, 0.5}}};
+    distance.on_group_start(both);
+    distance.on_group_end(both, true);
+    distance.on_forward_start({2}, 0);
+    return distance.mean();
+  };
+  EXPECT_NEAR(mean_with({}), 1.0 / 9, 1e-12);
+  EXPECT_NEAR(mean_with({1, 1, 1}), 1.0 / 9, 1e-12);
+  EXPECT_NEAR(mean_with({3, 1, 1}), 1.0 / 4, 1e-12);
 }
 
 TEST(PolicySimulation, RoundsEndUnderEveryPolicyOfPipelineReplicas) {
@@ -140,7 +200,7 @@ TEST(PolicySimulation, RoundsEndUnderEveryPolicyOfPipelineReplicas) {
     for (const PipelineScenario& scenario :
          {homogeneous(), slow_pipelines(layout, 1, 4), sleeping_pieces(48000, kStepUs, 3)}) {
       PolicySimulationOptions options = options_of(layout, scenario);
-      options.round_updates = 30;
+      options.round_samples = 30;
       options.warm_up_us = 0;
       const PolicySimulation result = run(*make_policy(job, layout), options);
       EXPECT_FALSE(result.is_stuck) << name << " " << scenario.name;
