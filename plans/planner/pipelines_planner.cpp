@@ -447,10 +447,22 @@ Devices by_worth(const JobSpec& job, const PlanRequest& request) {
   return devices;
 }
 
-struct Choice {
+/// The best plan of a kind that was found.
+struct Found {
   std::vector<PipelineCuts> pipelines;  // None: nothing was found.
   PipelinesProgress progress;
+};
+
+struct Choice {
+  Found even, sized;  // By claims of one size, and by speed.
   size_t looked_at = 0;
+
+  bool is_empty() const { return even.pipelines.empty() && sized.pipelines.empty(); }
+  /// Claims by speed if they promise clearly more than any way with claims of one size.
+  const Found& best() const {
+    const bool is_sized = sized.progress.per_second() >= kSizedGain * even.progress.per_second();
+    return even.pipelines.empty() || (is_sized && !sized.pipelines.empty()) ? sized : even;
+  }
 };
 
 /// A way to share out the workers, and what comes of it.
@@ -505,19 +517,18 @@ bool fits_round(const JobSpec& job, const std::vector<int64_t>& rows) {
   return samples <= job.training.global_batch_size * round_steps_max(job);
 }
 
-/// ResourceExhausted if it is better than what is chosen and does not fit the memory.
+/// ResourceExhausted if it is better than what was found and does not fit the memory.
 absl::Status take_if_better(const JobSpec& job, const PlanRequest& request,
-                            const JudgedGrouping& judged, Choice& choice) {
+                            const JudgedGrouping& judged, Found& found) {
   const bool is_better =
-      choice.pipelines.empty() || judged.progress.per_second() > choice.progress.per_second();
+      found.pipelines.empty() || judged.progress.per_second() > found.progress.per_second();
   if (!is_better) return absl::OkStatus();
   // Between all cuts there may be more stages, which stash a little more.
   SKEIN_ASSIGN_OR_RETURN(const Plan whole,
                          make_plan_of_cuts(job, judged.pipelines, request.generation));
   SKEIN_RETURN_IF_ERROR(
       check_memory(whole, request.profile, request.cluster, job.sync.claims_in_flight));
-  choice.pipelines = judged.pipelines;
-  choice.progress = judged.progress;
+  found = {judged.pipelines, judged.progress};
   return absl::OkStatus();
 }
 
@@ -536,15 +547,15 @@ void choose_among(const JobSpec& job, const PlanRequest& request, const Devices&
       continue;
     }
     ++choice.looked_at;
-    if (const absl::Status status = take_if_better(job, request, *even, choice); !status.ok()) {
+    if (const absl::Status status = take_if_better(job, request, *even, choice.even);
+        !status.ok()) {
       refuse(status);
     }
     const std::vector<int64_t> sized = rows_by_speed(even->iteration_us, pipeline_rows(job));
     if (sized == like || !fits_round(job, sized)) continue;
     const auto by_speed = judge_grouping(job, request, grouping, sized, times);
     if (!by_speed.ok()) continue;
-    const double gain = by_speed->progress.per_second() / even->progress.per_second();
-    if (gain >= kSizedGain) take_if_better(job, request, *by_speed, choice).IgnoreError();
+    take_if_better(job, request, *by_speed, choice.sized).IgnoreError();
   }
 }
 
@@ -577,11 +588,11 @@ absl::StatusOr<PlannedPipeline> plan_pipeline_replicas(const JobSpec& job,
     return request.cluster.devices[static_cast<size_t>(device)].speed;
   };
   choose_among(job, request, devices, times, choice, refused);
-  while (choice.pipelines.empty() && devices.size() > 1) {
+  while (choice.is_empty() && devices.size() > 1) {
     devices.resize(devices.size() - std::max<size_t>(1, devices.size() / 16));
     choose_among(job, request, devices, times, choice, refused);
   }
-  if (choice.pipelines.empty()) return refused;
+  if (choice.is_empty()) return refused;
   const auto slow = std::find_if(devices.begin(), devices.end(), [&](int32_t device) {
     return speed(device) < kSlow * speed(devices.front());
   });
@@ -589,13 +600,14 @@ absl::StatusOr<PlannedPipeline> plan_pipeline_replicas(const JobSpec& job,
     devices.erase(slow, devices.end());
     choose_among(job, request, devices, times, choice, refused);
   }
+  const Found& best = choice.best();
   PlannedPipeline chosen;
-  SKEIN_ASSIGN_OR_RETURN(chosen.plan, make_plan_of_cuts(job, choice.pipelines, request.generation));
+  SKEIN_ASSIGN_OR_RETURN(chosen.plan, make_plan_of_cuts(job, best.pipelines, request.generation));
   const double claims_of_step = static_cast<double>(job.training.global_batch_size) /
                                 static_cast<double>(pipeline_samples(job));
-  chosen.objective_us = claims_of_step * 1e6 / choice.progress.claims_per_second;
+  chosen.objective_us = claims_of_step * 1e6 / best.progress.claims_per_second;
   chosen.reason =
-      reason_of(choice.pipelines, choice.progress, claims_text(chosen.plan), choice.looked_at);
+      reason_of(best.pipelines, best.progress, claims_text(chosen.plan), choice.looked_at);
   const size_t left_out = count - plan_workers(chosen.plan).size();
   if (left_out > 0) absl::StrAppend(&chosen.reason, "; ", left_out, " have no place in it");
   return chosen;
