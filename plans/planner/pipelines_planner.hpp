@@ -15,11 +15,12 @@ namespace skein::plans {
 /// Looked at are numbers of pipeline replicas (up to 16 each one), with the workers shared out in
 /// three ways: like ones together (the fast ones are in nobody's way), unlike ones together
 /// (pipeline replicas as like as can be, so that nobody waits at a policy), and by host (what
-/// travels within a pipeline replica stays inside). Layers go to a worker by its speed. A pipeline
-/// replica's time is what the simulator says of it, alone; the policy is then simulated over
-/// pipeline replicas of such times, with the job's rounds: with claims of one size, and with claims
-/// sized by speed, so that all take about the same time for one. Taken is what makes most progress:
-/// claims of the job's size a second, each counted at what it is worth so far apart from the others
+/// travels within a pipeline replica stays inside). Layers go to a worker by its speed; with a
+/// flush cuts are moved while all workers' times, once around, fall. A pipeline replica's time is
+/// what the simulator says of it, alone; the policy is then simulated over pipeline replicas of
+/// such times, with the job's rounds: with claims of one size, and with claims sized by speed, so
+/// that all take about the same time for one. Taken is what makes most progress: claims of the
+/// job's size a second, each counted at what it is worth so far apart from the others
 /// (`progress_per_step`; with a server, all the same). Workers are left out where no plan has a
 /// place for all, those of least memory and speed first, and such as are ten times as slow as the
 /// fastest if that makes more progress.

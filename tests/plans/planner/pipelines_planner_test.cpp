@@ -103,6 +103,24 @@ TEST(PipelinesPlanner, FastAndSlowOnesTogetherShareTheLayersBySpeed) {
   EXPECT_EQ(layers_of(pipeline, fast, 10).size(), 8);
 }
 
+/// A single micro-batch is with one worker at a time: the slow one has as little of it as can be.
+TEST(PipelinesPlanner, WhereAnIterationIsFlushedAllWorkersTimesCount) {
+  PlanRequest request = request_for({{1, 0.25}});
+  limit_memory(request, 0.97);
+  JobSpec job = ten_layers();
+  job.training.global_batch_size = job.training.micro_batch_size;
+  const auto layers_of_fast = [&] {
+    const Plan plan = plan_pipeline_replicas(job, request).value().plan;
+    const PipelineCuts pipeline = cuts_of(plan).front();
+    EXPECT_EQ(pipeline.workers.size(), 2u);
+    const size_t fast = pipeline.workers[0] == WorkerId{1} ? 0 : 1;
+    return layers_of(pipeline, fast, 10).size();
+  };
+  EXPECT_EQ(layers_of_fast(), 9);
+  job.training.global_batch_size = 16 * job.training.micro_batch_size;
+  EXPECT_EQ(layers_of_fast(), 8) << "of many micro-batches the slowest one's time counts";
+}
+
 TEST(PipelinesPlanner, SlowLinksMakeWorkersShareTheModel) {
   for (const std::string policy : {"overlapped", "ps"}) {
     JobSpec job = ten_layers();
