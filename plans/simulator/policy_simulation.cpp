@@ -49,6 +49,7 @@ class Run {
     uint64_t claims = 0;           // Forwards that it has begun, or may begin.
     std::deque<uint64_t> samples;  // Claims whose updates are not over at stage 0.
     double busy_us = 0;            // As `PipelinePace`.
+    bool has_claimed = false;      // In this round.
     /// Its round's last claims are under way: it meets nobody.
     bool is_draining = false;
   };
@@ -190,11 +191,13 @@ bool Run::take_claim(uint32_t pipeline) {
                        static_cast<double>(claim_samples(each))});
     }
     // Its first claim of a round is nobody's to refuse.
-    const bool has_begun = pipelines_[pipeline].claims > at(0, pipeline).backwards;
-    if (has_begun && would_be_last(paces, pipeline, static_cast<double>(left))) return false;
+    if (pipelines_[pipeline].has_claimed &&
+        would_be_last(paces, pipeline, static_cast<double>(left)))
+      return false;
     samples = std::min(samples, left);
   }
   claimed_ += samples;
+  pipelines_[pipeline].has_claimed = true;
   ++pipelines_[pipeline].claims;
   pipelines_[pipeline].samples.push_back(samples);
   return true;
@@ -237,7 +240,7 @@ void Run::begin_round() {
   claimed_ = 0;
   for (uint32_t pipeline = 0; pipeline < layout_.pipelines; ++pipeline) {
     Pipeline& own = pipelines_[pipeline];
-    own.is_draining = false;
+    own.is_draining = own.has_claimed = false;
     apply(policy_.on_membership({pipeline, true, own.first_step + own.claims}, time()));
   }
   for (uint32_t pipeline = 0; pipeline < layout_.pipelines; ++pipeline) try_run(0, pipeline);

@@ -143,6 +143,18 @@ TEST(PolicySimulation, TheLastClaimOfARoundHasWhatIsLeft) {
   EXPECT_NEAR(result.samples_per_second / result.steps_per_second, 10.0 / 3, 0.02);
 }
 
+/// With one stage nothing is in flight when another claim might be taken. The fast one does seven
+/// of eight claims in seven steps; with two of the slow one they would take ten.
+TEST(PolicySimulation, WhoWouldBeLastWithOneStageTakesNoMore) {
+  const PipelineLayout layout{2, 1};
+  PolicySimulationOptions options = options_of(layout, slow_pipelines(layout, 1, 5));
+  options.exchange_us = 0;
+  options.round_samples = 8;
+  HetPipePolicy policy(layout, {.wave = 1'000'000});
+  const PolicySimulation result = run(policy, options);
+  EXPECT_GT(result.steps_by_pipeline[1], 5 * result.steps_by_pipeline[0]);
+}
+
 TEST(PolicySimulation, SamplesAreThoseOfEachOnesClaims) {
   const PipelineLayout layout{2, 1};
   PolicySimulationOptions options = options_of(layout, slow_pipelines(layout, 1, 4));
