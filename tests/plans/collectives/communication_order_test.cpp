@@ -9,6 +9,7 @@
 
 #include "plans/base/rng.hpp"
 #include "plans/collectives/collective_order.hpp"
+#include "plans/collectives/link_tensors.hpp"
 #include "plans/plan/plan_ranks.hpp"
 
 namespace skein::plans {
@@ -121,6 +122,26 @@ class OrderedWorld {
       if (members_.at(each.place).size() > 1) count += kBuckets;
     }
     return count;
+  }
+
+  /// Tensors that the worker has of those that pass over the link behind stage `front`.
+  int64_t tensors_held(WorkerId id, int32_t front) const {
+    const Worker& worker = workers_.at(id);
+    int64_t held = 0;
+    for (size_t i = 0; i < list_of(worker).size(); ++i) {
+      const Action& action = list_of(worker)[i];
+      if (action.stage != front && action.stage != front + 1) continue;
+      const bool is_sent = (action.type == ActionType::kForward) == (action.stage == front);
+      bool is_begun = false, has_ended = true;
+      for (const CollectiveKey& key : transfers_of(id, action, !is_sent, worker.step)) {
+        const bool ended = ended_.contains(key);
+        is_begun |= ended || worker.running == key;
+        has_ended &= ended;
+      }
+      if (action.type == ActionType::kBackwardWeight) continue;
+      if (is_sent ? i < worker.next && !has_ended : is_begun && i >= worker.next) ++held;
+    }
+    return held;
   }
 
   using Position = std::pair<std::vector<size_t>, std::set<CollectiveKey>>;
@@ -340,6 +361,62 @@ TEST(CommunicationOrder, EveryScheduleOfManyStagesAndReplicasEndsTwoSteps) {
   }
   EXPECT_GT(stuck_without, 100);
   EXPECT_GT(stuck_at_random, 100) << "one order is not enough: it must follow the schedule";
+}
+
+TEST(LinkTensors, ALinkNeverHoldsMoreThanItsMost) {
+  int64_t reached = 0, ends = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    Rng rng(seed);
+    const bool is_looped = rng.below(4) == 0;
+    std::vector<int32_t> replicas(2 + rng.below(3));
+    for (int32_t& count : replicas) count = static_cast<int32_t>(1 + rng.below(3));
+    const auto microbatches = static_cast<int32_t>(1 + rng.below(6));
+    const ScheduleKind kind = is_looped ? ScheduleKind::kInterleaved1F1B
+                                        : kStraightKinds[rng.below(std::size(kStraightKinds))];
+    const Plan plan = make_plan(kind, replicas, is_looped ? 2 : 1, microbatches);
+    const CommunicationPlaces places = communication_places(plan);
+    struct End {
+      int32_t front = 0;
+      WorkerId worker;
+      int64_t most = 0, seen = 0;
+    };
+    std::vector<End> all;
+    for (const StagePair& pair : linked_stages(plan)) {
+      for (int32_t stage : {pair.front, pair.front + 1}) {
+        for (const ReplicaPlan& own : plan.stages[static_cast<size_t>(stage)].replicas) {
+          all.push_back(
+              {pair.front, own.worker, link_tensors_max(plan, places, pair.front, own.id), 0});
+        }
+      }
+    }
+    OrderedWorld world(plan, Rule::kPlaces, 1, seed);
+    for (auto able = world.able(); !able.empty(); able = world.able()) {
+      for (End& end : all) {
+        end.seen = std::max(end.seen, world.tensors_held(end.worker, end.front));
+      }
+      world.run(seed % 3 == 0 ? able[seed % able.size()] : able[rng.below(able.size())]);
+    }
+    ASSERT_TRUE(world.is_done());
+    for (const End& end : all) {
+      ASSERT_LE(end.seen, end.most) << to_text(kind) << ", seed " << seed;
+      ASSERT_LE(end.most, 2 * microbatches);
+      ++ends;
+      if (end.seen + 2 >= end.most) ++reached;
+    }
+  }
+  EXPECT_GT(reached, ends / 2) << "a bound that nothing comes near is no use";
+}
+
+TEST(LinkTensors, GPipeHoldsAllMicrobatchesAndEarlyBackwardsAFew) {
+  auto most = [](ScheduleKind kind, int32_t microbatches, int32_t stage) {
+    const Plan plan = make_plan(kind, {1, 1}, 1, microbatches);
+    const ReplicaId own = plan.stages[static_cast<size_t>(stage)].replicas[0].id;
+    return link_tensors_max(plan, communication_places(plan), 0, own);
+  };
+  EXPECT_EQ(most(ScheduleKind::kGPipe, 8, 0), 8);
+  EXPECT_EQ(most(ScheduleKind::k1F1B, 8, 0), 2);
+  EXPECT_EQ(most(ScheduleKind::k1F1B, 32, 0), 2) << "it does not grow with the micro-batches";
+  EXPECT_EQ(most(ScheduleKind::k1F1B, 8, 1), most(ScheduleKind::k1F1B, 32, 1));
 }
 
 TEST(CommunicationOrder, ThePlacesOfAllOperationsDiffer) {

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+
+#include "plans/collectives/communication_order.hpp"
+#include "plans/plan/plan.hpp"
+
+namespace skein::plans {
+
+/// The most tensors that one end of a link holds at once, whatever the times are: an input from
+/// when its first rows are awaited until the action that takes it has ended, an output from when
+/// its action is given to the device until the operation behind that of its last rows begins.
+///
+/// `front`  the link's stage in front, on other workers than the one behind.
+/// `own`    a replica of either stage: which end.
+///
+/// Transfers of the link run one after the other in the order of `places`, and a send only when its
+/// action has ended, so all actions before that in the list have. An action is given to the device
+/// when its inputs are there. That bounds how far the list can be behind a transfer that begins,
+/// and ahead of it. No other link, and no sum, is counted on to keep anything back.
+/// The plan is valid.  Cost  O(M^2 * routes).
+int64_t link_tensors_max(const Plan& plan, const CommunicationPlaces& places, int32_t front,
+                         ReplicaId own);
+
+}  // namespace skein::plans
