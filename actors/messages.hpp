@@ -16,6 +16,7 @@
 #include "actors/worker/layer_state.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/device.hpp"
+#include "gpu/device_pool.hpp"
 #include "net/control/control_link.hpp"
 #include "net/data/link_probe.hpp"
 #include "net/data/tensor_inbox.hpp"
@@ -177,7 +178,8 @@ struct GroupFormed {
   uint64_t generation = 0;
   plans::GroupId group;
   absl::Status status;
-  bool is_on_device = false;  // It adds up what lies in the device's memory.
+  bool is_on_device = false;                // It adds up what lies in the device's memory.
+  std::shared_ptr<gpu::DevicePool> memory;  // A link's, for its tensors; null: a group's.
 };
 
 /// Add up the values over the members of a group. They stay alive until `ReductionDone`.

@@ -12,19 +12,29 @@
 
 namespace skein::gpu {
 
-/// Memory of a device for tensors on their way between devices, all of one size. A handle gives its
-/// memory back to the pool when its last copy goes, on whatever thread that is: no work or
-/// operation uses it any more then. Thread-safe.
+/// Memory of a device for tensors on their way between devices, all of one size. It is all taken
+/// when the pool is made, as a device may stop for that. A handle gives its memory back to the pool
+/// when its last copy goes, on whatever thread that is: no work or operation uses it any more then.
+/// Thread-safe.
 class DevicePool : public std::enable_shared_from_this<DevicePool> {
  public:
   using Handle = std::shared_ptr<std::span<float>>;
 
-  static std::shared_ptr<DevicePool> create(std::shared_ptr<Device> device, int64_t floats) {
-    return std::shared_ptr<DevicePool>(new DevicePool(std::move(device), floats));  // Private.
+  /// `tensor_count`: so many are out at once. May block. ResourceExhausted as `Device::allocate`.
+  static absl::StatusOr<std::shared_ptr<DevicePool>> create(std::shared_ptr<Device> device,
+                                                            int64_t floats, int64_t tensor_count) {
+    const std::shared_ptr<DevicePool> pool(new DevicePool(std::move(device), floats));  // Private.
+    for (int64_t i = 0; i < tensor_count; ++i) {
+      absl::StatusOr<Buffer> made = pool->allocate();
+      if (!made.ok()) return made.status();
+      pool->put(*std::move(made));
+    }
+    return pool;
   }
 
-  /// Memory with undefined contents. Grows when all is in use: the schedule bounds how often.
-  /// ResourceExhausted as `Device::allocate`.
+  /// Memory with undefined contents. Grows when more is wanted than it was made for, which the
+  /// bound of `plans::link_tensors_max` excludes: a device that stops is better than a run that
+  /// does. ResourceExhausted as `Device::allocate`.
   absl::StatusOr<Handle> take() {
     Buffer memory;
     {
@@ -35,8 +45,7 @@ class DevicePool : public std::enable_shared_from_this<DevicePool> {
       }
     }
     if (memory.data() == nullptr) {
-      absl::StatusOr<Buffer> made =
-          device_->allocate(floats_ * static_cast<int64_t>(sizeof(float)));
+      absl::StatusOr<Buffer> made = allocate();
       if (!made.ok()) return made.status();
       memory = *std::move(made);
     }
@@ -59,6 +68,8 @@ class DevicePool : public std::enable_shared_from_this<DevicePool> {
  private:
   DevicePool(std::shared_ptr<Device> device, int64_t floats)
       : device_(std::move(device)), floats_(floats) {}
+
+  absl::StatusOr<Buffer> allocate() { return device_->allocate(float_bytes(floats_)); }
 
   void put(Buffer memory) {
     std::lock_guard lock(mutex_);

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
+#include "plans/collectives/communication_order.hpp"
+#include "plans/collectives/link_tensors.hpp"
 
 namespace skein::actors {
 namespace {
@@ -14,6 +16,18 @@ absl::Status as_internal(const absl::Status& status) {
 }
 
 }  // namespace
+
+LinkTensors tensors_of_link(const plans::Plan& plan, plans::WorkerId self, int32_t front,
+                            int64_t row_floats) {
+  for (int32_t stage : {front, front + 1}) {
+    for (const plans::ReplicaPlan& own : plan.stages[static_cast<size_t>(stage)].replicas) {
+      if (own.worker != self) continue;
+      return {own.rows.count * row_floats,
+              plans::link_tensors_max(plan, plans::communication_places(plan), front, own.id)};
+    }
+  }
+  return {};
+}
 
 absl::StatusOr<bool> StageLink::connect() {
   options_.group_store->end_given_up();
@@ -27,6 +41,8 @@ absl::StatusOr<bool> StageLink::connect() {
     return false;
   }
   workers_ = outcome.members;
+  SKEIN_ASSIGN_OR_RETURN(memory_,
+                         gpu::DevicePool::create(options_.device, tensors_.floats, tensors_.count));
   SKEIN_RETURN_IF_ERROR(members_.form(std::move(outcome)));
   options_.say(absl::StrCat("activations of ", options_.name, " go from device to device"));
   return true;

@@ -1,25 +1,43 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "actors/collectives/device_members.hpp"
+#include "gpu/device_pool.hpp"
 #include "plans/base/ids.hpp"
+#include "plans/plan/plan.hpp"
 
 namespace skein::actors {
+
+/// What one end of a link has on its device of tensors on their way.
+struct LinkTensors {
+  int64_t floats = 0;  // A tensor has so many.
+  int64_t count = 0;   // There are so many at once, at most.
+  int64_t bytes() const { return count * gpu::float_bytes(floats); }
+  bool operator==(const LinkTensors&) const = default;
+};
+/// `self` is on one side of the link behind stage `front`. `row_floats`: T * C.
+LinkTensors tensors_of_link(const plans::Plan& plan, plans::WorkerId self, int32_t front,
+                            int64_t row_floats);
 
 /// The devices of two neighbouring stages, which pass on activations and their gradients without
 /// the hosts, where all of them can; the plan's `FormationRound` decides. All but `abort` block,
 /// one call at a time.
 class StageLink {
  public:
-  StageLink(DeviceMembersOptions options, std::shared_ptr<net::RendezvousStore> store)
-      : options_(options), members_(std::move(options), std::move(store)) {}
+  StageLink(DeviceMembersOptions options, const LinkTensors& tensors,
+            std::shared_ptr<net::RendezvousStore> store)
+      : options_(options), tensors_(tensors), members_(std::move(options), std::move(store)) {}
 
   /// Waits until every member has called it. False: they go by way of the hosts, which is said.
+  /// ResourceExhausted if the device has no memory for its tensors.
   absl::StatusOr<bool> connect();
+  /// For what is sent and received; null: they go by way of the hosts.
+  const std::shared_ptr<gpu::DevicePool>& memory() const { return memory_; }
   /// Device memory, which is complete. Each waits for the other end's call. Behind an error nothing
   /// of it runs. Unavailable or DeadlineExceeded if a member is gone.
   absl::Status send(std::span<const float> values, plans::WorkerId to);
@@ -31,6 +49,8 @@ class StageLink {
   absl::StatusOr<int32_t> rank_of(plans::WorkerId worker) const;
 
   const DeviceMembersOptions options_;
+  const LinkTensors tensors_;
+  std::shared_ptr<gpu::DevicePool> memory_;  // Once it is connected.
   DeviceMembers members_;
   std::vector<plans::WorkerId> workers_;  // By their rank in the devices' group.
 };

@@ -15,13 +15,7 @@ using Kind = net::schema::TensorKind;
 
 LinkTransfers::LinkTransfers(Options options, const StageReplicas& replicas,
                              DeviceOperations& operations)
-    : options_(std::move(options)), replicas_(replicas), operations_(operations) {
-  for (const auto& [stage, replica] : replicas_) {
-    if (!options_.linked.contains(stage) && !options_.linked.contains(stage - 1)) continue;
-    memory_[stage] =
-        gpu::DevicePool::create(options_.device, replica.rows.count * options_.row_floats);
-  }
-}
+    : options_(std::move(options)), replicas_(replicas), operations_(operations) {}
 
 bool LinkTransfers::carries(int32_t from_stage, Kind kind) const {
   if (kind != Kind::ACTIVATION && kind != Kind::GRADIENT) return false;
@@ -30,7 +24,8 @@ bool LinkTransfers::carries(int32_t from_stage, Kind kind) const {
 
 absl::StatusOr<net::TensorHandle> LinkTransfers::make_output(const StageReplica& from,
                                                              const plans::Action& by) {
-  SKEIN_ASSIGN_OR_RETURN(net::TensorHandle tensor, memory_.at(from.stage)->take());
+  const int32_t front = by.type == plans::ActionType::kForward ? from.stage : from.stage - 1;
+  SKEIN_ASSIGN_OR_RETURN(net::TensorHandle tensor, options_.memory.at(front)->take());
   outputs_[{from.stage, by.type, by.microbatch}] = tensor;
   return tensor;
 }
@@ -102,7 +97,7 @@ bool LinkTransfers::begin(const plans::CollectiveKey& key) {
   if (!begun.is_sent) {
     Arriving& whole = arriving_[input_key(begun)];
     if (whole.tensor == nullptr) {
-      absl::StatusOr<net::TensorHandle> taken = memory_.at(begun.stage)->take();
+      absl::StatusOr<net::TensorHandle> taken = options_.memory.at(begun.front)->take();
       if (!taken.ok()) {
         options_.fail(taken.status());
         return true;

@@ -28,9 +28,9 @@ class LinkTransfers {
  public:
   struct Options {
     plans::PlanPart plan;
-    int64_t row_floats = 0;    // T * C
-    std::set<int32_t> linked;  // Stages in front of a link.
-    std::shared_ptr<gpu::Device> device;
+    int64_t row_floats = 0;                                      // T * C
+    std::set<int32_t> linked;                                    // Stages in front of a link.
+    std::map<int32_t, std::shared_ptr<gpu::DevicePool>> memory;  // By the same stages.
     /// Asks the StageLinkIo of the link behind stage `front`; `on_end` follows.
     std::function<void(int32_t front, const TransferRequest&)> transfer;
     std::function<void(const absl::Status&)> fail;  // Runs out of memory.
@@ -95,8 +95,7 @@ class LinkTransfers {
   const Options options_;
   const StageReplicas& replicas_;
   DeviceOperations& operations_;
-  std::map<int32_t, std::shared_ptr<gpu::DevicePool>> memory_;  // By stage, of those with a link.
-  std::map<plans::CollectiveKey, Transfer> transfers_;          // That have not ended.
+  std::map<plans::CollectiveKey, Transfer> transfers_;  // That have not ended.
   std::map<std::tuple<int32_t, plans::ActionType, int32_t>, net::TensorHandle>
       outputs_;  // To come.
   std::map<plans::InputKey, Arriving> arriving_;

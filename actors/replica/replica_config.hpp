@@ -18,6 +18,7 @@
 #include "actors/replica/replica_messages.hpp"
 #include "actors/replica/shard_io.hpp"
 #include "gpu/data/token_data.hpp"
+#include "gpu/device_pool.hpp"
 #include "net/codec/envelope.hpp"
 #include "net/control/control_link.hpp"
 #include "net/data/data_plane.hpp"
@@ -47,6 +48,7 @@ struct ReplicaConfig {
   std::set<plans::GroupId> device_groups;  // Those that add up in the device's memory.
   /// By the stage in front: of the neighbouring stages whose devices pass on activations.
   std::map<int32_t, StageLinkIo> links;
+  std::map<int32_t, std::shared_ptr<gpu::DevicePool>> link_memory;  // By the same stages.
   std::shared_ptr<net::DataPlane> plane;
   std::map<plans::WorkerId, std::string> addresses;  // Data planes of those it sends to.
   std::shared_ptr<net::ControlLink> link;            // To the coordinator.

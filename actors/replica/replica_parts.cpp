@@ -98,8 +98,8 @@ void open(ReplicaParts& parts, const ReplicaConfig& config, const ReplicaHooks& 
       Reductions::Options{plan, config.device_groups, hooks.reduce, hooks.now_us}, parts.replicas,
       *parts.operations);
   parts.links = std::make_unique<LinkTransfers>(
-      LinkTransfers::Options{plan, row_floats, linked, config.device, hooks.transfer, hooks.fail,
-                             hooks.now_us},
+      LinkTransfers::Options{plan, row_floats, linked, config.link_memory, hooks.transfer,
+                             hooks.fail, hooks.now_us},
       parts.replicas, *parts.operations);
   parts.copies = std::make_unique<StateCopies>(
       StateCopies::Options{config.job.model, config.device, plan.generation, config.shards,

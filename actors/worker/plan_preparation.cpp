@@ -183,6 +183,9 @@ void PlanPreparation::try_prepare() {
   request.data_digest = assignment_.data_digest;
   request.data = data_;
   request.device = host_.device;
+  if (!host_.device->info().is_host_memory) {
+    for (const plans::StagePair& pair : links_here()) request.linked.push_back(pair.front);
+  }
   options_.prepare(std::move(request));
 }
 
@@ -235,17 +238,30 @@ void PlanPreparation::form_groups() {
   try_end();
 }
 
-void PlanPreparation::form_links() {
-  if (!options_.parts.make_stage_link || !may_link()) return;
+/// Those that this worker is on one side of.
+std::vector<plans::StagePair> PlanPreparation::links_here() const {
+  std::vector<plans::StagePair> pairs;
+  if (!may_link()) return pairs;
   const plans::Plan& whole = *plan().whole;
   for (const plans::StagePair& pair : plans::linked_stages(whole)) {
     const std::vector<plans::WorkerId> members = plans::workers_of(whole, pair);
     if (std::find(members.begin(), members.end(), host_.self) == members.end()) continue;
+    pairs.push_back(pair);
+  }
+  return pairs;
+}
+
+void PlanPreparation::form_links() {
+  if (!options_.parts.make_stage_link || !may_link()) return;
+  const plans::Plan& whole = *plan().whole;
+  for (const plans::StagePair& pair : links_here()) {
     net::GradientGroup::Options options;
     options.name =
         absl::StrCat("generation-", plan().generation, "/stages-", pair.front, "-", pair.front + 1);
-    std::optional<StageLinkParts> parts =
-        options_.parts.make_stage_link(pair.group, group_request(options));
+    GroupRequest request = group_request(options);
+    request.tensors = tensors_of_link(whole, host_.self, pair.front,
+                                      host_.job.training.seq_len * host_.job.model.channels);
+    std::optional<StageLinkParts> parts = options_.parts.make_stage_link(pair.group, request);
     if (!parts) continue;
     options_.form_link(parts->io);
     links_[pair.group] = *std::move(parts);
@@ -295,10 +311,13 @@ bool PlanPreparation::may_link() const {
 
 void PlanPreparation::on_formed(const GroupFormed& formed) {
   if (step_ != Step::kForming || formed.generation != plan().generation) return;
-  // What the job asks for cannot be had here: another plan would not change that.
-  if (plans::is_bad_input(formed.status)) return give_up(options_.fail, formed.status);
+  // What the job asks for, or memory, cannot be had here: another plan would not change that.
+  if (plans::is_bad_input(formed.status) || absl::IsResourceExhausted(formed.status)) {
+    return give_up(options_.fail, formed.status);
+  }
   if (!formed.status.ok()) return give_up(options_.peer_failure, formed.status);
   if (formed.is_on_device) device_groups_.insert(formed.group);
+  if (formed.memory) link_memory_[formed.group] = formed.memory;
   if (forming_.erase(formed.group) > 0) try_end();
 }
 
@@ -329,7 +348,9 @@ void PlanPreparation::hand_over(ReplicaConfig& to) {
   to.device_groups = device_groups_;
   if (may_link()) {
     for (const plans::StagePair& pair : plans::linked_stages(*plan().whole)) {
-      if (device_groups_.contains(pair.group)) to.links[pair.front] = links_.at(pair.group).io;
+      if (!device_groups_.contains(pair.group)) continue;
+      to.links[pair.front] = links_.at(pair.group).io;
+      to.link_memory[pair.front] = link_memory_.at(pair.group);
     }
   }
   to.plane = options_.plane;
@@ -366,6 +387,7 @@ void PlanPreparation::end() {
   links_.clear();
   forming_.clear();
   device_groups_.clear();
+  link_memory_.clear();
   fetched_.clear();
   awaited_.clear();
   is_served_ = false;

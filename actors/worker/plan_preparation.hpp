@@ -16,8 +16,10 @@
 #include "actors/worker/state_store.hpp"
 #include "actors/worker/worker_parts.hpp"
 #include "gpu/data/token_data.hpp"
+#include "gpu/device_pool.hpp"
 #include "net/codec/plans.hpp"
 #include "net/data/data_plane.hpp"
+#include "plans/collectives/communication_order.hpp"
 #include "plans/elastic/restore.hpp"
 #include "plans/job/job_spec.hpp"
 #include "plans/plan/plan_part.hpp"
@@ -104,6 +106,7 @@ class PlanPreparation {
   void try_prepare();
   void form_groups();
   void form_links();
+  std::vector<plans::StagePair> links_here() const;
   void try_end();
   void keep_fetched();
   void keep_unstarted();
@@ -127,6 +130,7 @@ class PlanPreparation {
   std::map<plans::GroupId, StageLinkParts> links_;  // The same.
   std::set<plans::GroupId> forming_;                // kForming: groups and links, not empty.
   std::set<plans::GroupId> device_groups_;          // Formed ones that use the device's memory.
+  std::map<plans::GroupId, std::shared_ptr<gpu::DevicePool>> link_memory_;  // The links' of them.
 };
 
 }  // namespace skein::actors

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "actors/collectives/stage_link.hpp"
 #include "actors/end_process.hpp"
 #include "actors/run_id.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
@@ -156,6 +157,11 @@ absl::Status reserve_memory(const PrepareRequest& request) {
       const gpu::MemoryEstimate estimate = gpu::estimate_memory(options, request.device->info());
       bytes += estimate.total_bytes() + (is_split ? estimate.split_bytes : 0);
     }
+  }
+  for (int32_t front : request.linked) {
+    bytes += tensors_of_link(*request.plan.whole, request.worker, front,
+                             request.job.training.seq_len * request.job.model.channels)
+                 .bytes();
   }
   return request.device->reserve(bytes);
 }

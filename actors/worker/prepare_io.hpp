@@ -28,6 +28,8 @@ struct PrepareRequest {
   plans::PlanPart plan;
   bool reduces_gradients = true;  // As its training mode says.
   int32_t passes_in_flight = 1;   // The same.
+  /// Stages in front of links that may pass on tensors from device to device.
+  std::vector<int32_t> linked;
   uint64_t first_step = 0;
   bool from_checkpoint = false;  // All state is read there, else it is in `held`.
   std::string load_path;         // Empty: initial weights.

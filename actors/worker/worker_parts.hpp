@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "actors/collectives/formation_round.hpp"
 #include "actors/collectives/group_io.hpp"
+#include "actors/collectives/stage_link.hpp"
 #include "actors/collectives/stage_link_io.hpp"
 #include "actors/device/device.hpp"
 #include "actors/device/device_share.hpp"
@@ -47,6 +48,7 @@ struct GroupRequest {
   uint64_t generation = 0;
   std::string backend;  // comm.backend; "gloo" where no devices can form groups.
   std::shared_ptr<gpu::Device> device;
+  LinkTensors tensors;  // A link's.
 };
 
 /// How a worker gets what depends on the machine it runs on.

@@ -29,6 +29,7 @@ class HandDevice : public gpu::Device {
  public:
   const gpu::DeviceInfo& info() const override { return info_; }
   absl::StatusOr<gpu::Buffer> allocate(int64_t bytes) override {
+    ++allocations;
     return gpu::Buffer(std::calloc(1, static_cast<size_t>(bytes)), bytes, std::free);
   }
   absl::Status run(gpu::Work) override { return absl::OkStatus(); }
@@ -58,6 +59,7 @@ class HandDevice : public gpu::Device {
   /// Work that never ends would keep its tensors, and they the device.
   void drop_work() { waiting_.clear(); }
 
+  int allocations = 0;  // Calls of `allocate`.
   std::map<gpu::WorkKind, int> submitted;
   std::vector<plans::WorkPiece> pieces;
   std::shared_ptr<gpu::Ops> ops;
@@ -131,7 +133,9 @@ struct ReplicaRig {
     job.model.tied_head = tied;
     job.comm.bucket_cap_mb = bucket_cap_mb;
     job.sync.policy = policy;
-    actor = system->spawn(replica, make_config(job));
+    ReplicaConfig prepared = make_config(job);
+    allocations_before = device->allocations;
+    actor = system->spawn(replica, std::move(prepared));
     run();
   }
   ~ReplicaRig() {
@@ -164,7 +168,12 @@ struct ReplicaRig {
     made.work = work = device->spawn(*system);
     made.shards = shards;
     made.plane = plane;
-    if (has_link) made.links[0] = stage_link;
+    if (has_link) {
+      made.links[0] = stage_link;
+      const LinkTensors tensors =
+          tensors_of_link(plan, {1}, 0, job.training.seq_len * job.model.channels);
+      made.link_memory[0] = gpu::DevicePool::create(device, tensors.floats, tensors.count).value();
+    }
     for (plans::WorkerId each : workers) made.addresses[each] = "127.0.0.1:3";
     made.link = link;
     made.listener = listener;
@@ -257,6 +266,7 @@ struct ReplicaRig {
   std::shared_ptr<HandDevice> device = std::make_shared<HandDevice>();
   std::shared_ptr<HandPlane> plane = std::make_shared<HandPlane>();
   std::shared_ptr<RecordingLink> link = std::make_shared<RecordingLink>();
+  int allocations_before = 0;  // While the plan was prepared.
   std::vector<absl::Status> faults;
   std::vector<uint64_t> retired;           // Steps done.
   std::vector<plans::DropCounts> dropped;  // As it told with each heartbeat.

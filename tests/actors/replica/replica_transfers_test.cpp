@@ -75,6 +75,19 @@ TEST(ReplicaTransfers, EveryStepPassesOnTheSame) {
   EXPECT_THAT(rig.faults, IsEmpty());
 }
 
+TEST(ReplicaTransfers, TheActorAllocatesNothingOnTheDevice) {
+  LinkRig rig;
+  rig.start();
+  for (uint64_t step : {0, 1, 2}) {
+    rig.transfers.clear();
+    rig.run_step();
+    rig.commit(step);
+  }
+  rig.end_all();
+  EXPECT_EQ(rig.device->allocations, rig.allocations_before)
+      << "all of a link's memory was taken when it was formed";
+}
+
 TEST(ReplicaTransfers, RetiresOnlyWhenNoTransferUsesItsMemory) {
   LinkRig rig;
   rig.start();

@@ -102,6 +102,41 @@ TEST(PrepareIo, DataThatIsOpenIsComparedWithEachPlanAsWell) {
   }
 }
 
+/// A host device that notes what is reserved.
+class ReservingDevice final : public gpu::Device {
+ public:
+  const gpu::DeviceInfo& info() const override { return inner_->info(); }
+  absl::StatusOr<gpu::Buffer> allocate(int64_t bytes) override { return inner_->allocate(bytes); }
+  absl::Status run(gpu::Work work) override { return inner_->run(std::move(work)); }
+  absl::Status reserve(int64_t bytes) override {
+    reserved = bytes;
+    return absl::OkStatus();
+  }
+
+  int64_t reserved = 0;
+
+ private:
+  const std::unique_ptr<gpu::Device> inner_ = gpu::make_host_device(1);
+};
+
+TEST(PrepareIo, TensorsOnTheirWayBetweenDevicesAreReserved) {
+  PrepareRig rig;
+  const auto device = std::make_shared<ReservingDevice>();
+  rig.request.device = device;
+  rig.request.job = small_job(2, 1);
+  rig.request.job.data = rig.job.data;
+  const plans::Plan plan = plans::make_layout_plan(rig.request.job, {{1}, {2}}, 1).value();
+  rig.request.plan = plans::PlanParts(plan, {.whole = true}, {}).of({1});
+  ASSERT_TRUE(rig.prepare().status.ok()) << rig.prepared->status;
+  const int64_t alone = device->reserved;
+  rig.request.linked = {0};
+  ASSERT_TRUE(rig.prepare().status.ok()) << rig.prepared->status;
+  // With two micro-batches both activations are held, each of rows * T * C numbers.
+  const plans::TrainingSpec& training = rig.request.job.training;
+  EXPECT_EQ(device->reserved - alone,
+            2 * 4 * plan.microbatch_rows * training.seq_len * rig.request.job.model.channels);
+}
+
 TEST(PrepareIo, AModelGoesOnOnlyIfItsOptimizerIsTheJobs) {
   PrepareRig rig;
   const PreparedReplica first = rig.prepare().replicas.at(0);
