@@ -61,6 +61,12 @@ PlanOrders::PlanOrders(const plans::AssignPlan& decision,
 net::Assign PlanOrders::of(plans::WorkerId worker) const {
   net::Assign assign = common_;
   assign.plan = parts_.of(worker);
+  if (assign.plan.whole && !decision_.times.empty()) {
+    std::vector<plans::StagePlan>& stages = assign.plan.whole->stages;
+    SKEIN_CHECK(decision_.times.size() == stages.size())
+        << decision_.times.size() << " stages have times, of " << stages.size();
+    for (size_t s = 0; s < stages.size(); ++s) stages[s].times = decision_.times[s];
+  }
   const auto moves = moves_.find(worker);
   if (moves != moves_.end()) assign.restore.moves = moves->second;
   for (const plans::StagePart& stage : assign.plan.stages) {

@@ -8,7 +8,28 @@
 namespace skein::plans {
 namespace {
 
-uint64_t duration_of(ActionType type) { return type == ActionType::kBackward ? 2 : 1; }
+/// By stage. Unless all are known, those that are would stand beside guesses of another unit.
+std::vector<ActionTimes> times_of(const Plan& plan) {
+  std::vector<ActionTimes> times;
+  for (const StagePlan& stage : plan.stages) times.push_back(stage.times);
+  const bool are_known = std::all_of(times.begin(), times.end(),
+                                     [](const ActionTimes& each) { return each.is_known(); });
+  if (!are_known) times.assign(plan.stages.size(), {1, 1, 1});
+  return times;
+}
+
+uint64_t duration_of(ActionType type, const ActionTimes& times) {
+  switch (type) {
+    case ActionType::kForward:
+      return times.forward_us;
+    case ActionType::kBackwardInput:
+      return times.backward_input_us;
+    case ActionType::kBackwardWeight:
+      return times.backward_weight_us;
+    default:
+      return times.backward_input_us + times.backward_weight_us;
+  }
+}
 
 /// When the actions of a plan end, without any time for what they pass on.
 class ActionEnds {
@@ -17,6 +38,7 @@ class ActionEnds {
       : forward_(plan.stages.size() * count_of(plan)),
         backward_(forward_.size()),
         last_(plan.stages.size()),
+        times_(times_of(plan)),
         stage_count_(plan.stages.size()),
         microbatch_count_(count_of(plan)) {
     std::vector<int32_t> rank_of_stage;
@@ -51,13 +73,14 @@ class ActionEnds {
     if (!is_forward && action.type != ActionType::kBackwardWeight && stage + 1 < stage_count_) {
       begin = std::max(begin, backward(stage + 1, microbatch));
     }
-    const uint64_t end = free = last_[stage] = begin + duration_of(action.type);
+    const uint64_t end = free = last_[stage] = begin + duration_of(action.type, times_[stage]);
     if (action.type == ActionType::kBackwardWeight) return;
     (is_forward ? forward_ : backward_)[stage * microbatch_count_ + microbatch] = end;
   }
 
   std::vector<uint64_t> forward_, backward_;  // [stages, micro-batches]
   std::vector<uint64_t> last_;                // [stages]
+  std::vector<ActionTimes> times_;            // [stages]
   size_t stage_count_, microbatch_count_;
 };
 

@@ -42,8 +42,9 @@ struct CommunicationPlaces {
 /// must not wait for a later operation. As all of a step's operations end before its commit, orders
 /// of steps follow one another.
 ///
-/// With one time for all actions but B, of twice that, which only decides how long a device is kept
-/// from what is ready: the nearer to the real times, the less.
+/// The times are those of the plan's stages, which all devices are told alike; where one is not
+/// known, 1 for all actions but B, which takes 2. They only decide how long a device is kept from
+/// what is ready: the nearer to the real ones, the less.
 ///
 /// What goes by way of the hosts keeps its place, which nobody waits for.
 /// The plan is valid. Cost  O(actions * log + transfers).

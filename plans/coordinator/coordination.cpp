@@ -11,6 +11,7 @@
 #include "plans/coordinator/run_events.hpp"
 #include "plans/elastic/route_around.hpp"
 #include "plans/plan/layout_plan.hpp"
+#include "plans/planner/action_times.hpp"
 
 namespace skein::plans {
 namespace {
@@ -729,7 +730,8 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t plann
                                         absent_.describe()));
   }
   decisions.push_back(AssignPlan{*plan(), chosen.objective_us, restore, change_.snapshot_peers(),
-                                 log_.generation_of(restore.first_step)});
+                                 log_.generation_of(restore.first_step),
+                                 action_times(*plan(), measurements_.all())});
   return decisions;
 }
 

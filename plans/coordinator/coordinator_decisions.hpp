@@ -125,6 +125,7 @@ struct AssignPlan {
   RestoreDecision restore;
   std::vector<WorkerId> snapshot_peers;  // Who keeps each stage's snapshots; 0: nobody.
   uint64_t state_generation = 0;         // In which the step before the first one was committed.
+  std::vector<ActionTimes> times;        // [S] For the order of communication.
 };
 /// Everybody is prepared. `order` is what is left to do of the step before the first one.
 struct StartRun {

@@ -30,9 +30,24 @@ struct ReplicaPlan {
   bool operator==(const ReplicaPlan&) const = default;
 };
 
+/// What a stage's actions of one micro-batch take, whole microseconds; all 0: not known.
+struct ActionTimes {
+  static constexpr uint64_t kLongestUs = 3'600'000'000;  // An hour: sums of a step fit 64 bits.
+
+  uint64_t forward_us = 0;
+  uint64_t backward_input_us = 0;
+  uint64_t backward_weight_us = 0;
+  bool is_known() const {
+    return forward_us > 0 && backward_input_us > 0 && backward_weight_us > 0;
+  }
+  bool operator==(const ActionTimes&) const = default;
+};
+
 struct StagePlan {
   LayerRange layers;
   std::vector<ReplicaPlan> replicas;  // >= 1; the first one leads: it reports and saves.
+  /// As measured, in the copy of a plan that workers derive one order from; else not known.
+  ActionTimes times = {};
   /// The first replica's. All others have it, too, but where pipeline replicas have own cuts.
   int32_t rank() const { return replicas.front().rank; }
   bool operator==(const StagePlan&) const = default;

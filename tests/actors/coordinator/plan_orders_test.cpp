@@ -56,5 +56,16 @@ TEST_F(PlanOrdersTest, WhoKeepsSnapshotsOrHandsOverStateIsToldTheSecret) {
   EXPECT_THAT(who_knows_the_secret(), ElementsAre(true, true, true, true));
 }
 
+TEST_F(PlanOrdersTest, WhoeverKnowsTheWholePlanIsToldTheSameTimes) {
+  decision_.times = {{10, 11, 12}, {20, 21, 22}};
+  for (uint32_t id : {1, 2}) {
+    const net::Assign assign = PlanOrders(decision_, members_, {.whole = true}, {}).of({id});
+    ASSERT_TRUE(assign.plan.whole);
+    for (size_t stage : {0, 1}) {
+      EXPECT_EQ(assign.plan.whole->stages[stage].times, decision_.times[stage]) << stage;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace skein::actors

@@ -363,6 +363,34 @@ TEST(CommunicationOrder, EveryScheduleOfManyStagesAndReplicasEndsTwoSteps) {
   EXPECT_GT(stuck_at_random, 100) << "one order is not enough: it must follow the schedule";
 }
 
+TEST(CommunicationOrder, NoMeasuredTimesLeaveAPipelineStuck) {
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    Rng rng(seed);
+    std::vector<int32_t> replicas(2 + rng.below(4));
+    for (int32_t& count : replicas) count = static_cast<int32_t>(1 + rng.below(3));
+    const ScheduleKind kind = kStraightKinds[rng.below(std::size(kStraightKinds))];
+    Plan plan = make_plan(kind, replicas, 1, static_cast<int32_t>(1 + rng.below(6)));
+    for (StagePlan& stage : plan.stages) {
+      stage.times = {1 + rng.below(100), 1 + rng.below(100), 1 + rng.below(100)};
+    }
+    ASSERT_FALSE(gets_stuck(plan, Rule::kPlaces, seed)) << to_text(kind) << ", seed " << seed;
+  }
+}
+
+TEST(CommunicationOrder, FollowsTheTimesOfThePlanWhereAllAreKnown) {
+  Plan plan = make_plan(ScheduleKind::k1F1B, {1, 1}, 1, 3);
+  const TransferId second{{0}, {1}, 1}, gradient{{1}, {0}, 0};
+  auto gradient_is_first = [&] {
+    const CommunicationPlaces places = communication_places(plan);
+    return places.transfers.at(gradient) < places.transfers.at(second);
+  };
+  EXPECT_FALSE(gradient_is_first());
+  plan.stages[0].times = {10, 10, 10};
+  EXPECT_FALSE(gradient_is_first()) << "those of the other stage are not known";
+  plan.stages[1].times = {1, 1, 1};
+  EXPECT_TRUE(gradient_is_first()) << "it is there before the slow stage has its second output";
+}
+
 TEST(LinkTensors, ALinkNeverHoldsMoreThanItsMost) {
   int64_t reached = 0, ends = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
