@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -36,8 +37,8 @@ class StageLink {
   /// Waits until every member has called it. False: they go by way of the hosts, which is said.
   /// ResourceExhausted if the device has no memory for its tensors.
   absl::StatusOr<bool> connect();
-  /// For what is sent and received; null: they go by way of the hosts.
-  const std::shared_ptr<gpu::DevicePool>& memory() const { return memory_; }
+  /// For what is sent and received, once; null: they go by way of the hosts.
+  std::shared_ptr<gpu::DevicePool> take_memory() { return std::exchange(memory_, nullptr); }
   /// Device memory, which is complete. Each waits for the other end's call. Behind an error nothing
   /// of it runs. Unavailable or DeadlineExceeded if a member is gone.
   absl::Status send(std::span<const float> values, plans::WorkerId to);
@@ -50,7 +51,7 @@ class StageLink {
 
   const DeviceMembersOptions options_;
   const LinkTensors tensors_;
-  std::shared_ptr<gpu::DevicePool> memory_;  // Once it is connected.
+  std::shared_ptr<gpu::DevicePool> memory_;  // Until it is taken.
   DeviceMembers members_;
   std::vector<plans::WorkerId> workers_;  // By their rank in the devices' group.
 };

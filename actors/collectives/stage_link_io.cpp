@@ -15,7 +15,7 @@ StageLinkIo::behavior_type stage_link_io(StageLinkIo::stateful_pointer<StageLink
         const absl::StatusOr<bool> connected = self->state.link->connect();
         GroupFormed formed{request.generation, self->state.group, connected.status()};
         formed.is_on_device = connected.ok() && *connected;
-        formed.memory = self->state.link->memory();
+        formed.memory = self->state.link->take_memory();
         self->send(listener, std::move(formed));
       },
       [self](const TransferRequest& request, const TransferListener& listener) {

@@ -135,6 +135,7 @@ void LinkTransfers::clear() {
   outputs_.clear();
   transfers_.clear();
   arriving_.clear();
+  options_.memory.clear();
 }
 
 /// What the receiver's program calls the tensor.

@@ -92,7 +92,7 @@ class LinkTransfers {
               const plans::TransferId& id, const plans::Route& route, uint64_t step);
   static plans::InputKey input_key(const Transfer& transfer);
 
-  const Options options_;
+  Options options_;
   const StageReplicas& replicas_;
   DeviceOperations& operations_;
   std::map<plans::CollectiveKey, Transfer> transfers_;  // That have not ended.

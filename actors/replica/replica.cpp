@@ -318,6 +318,7 @@ void ReplicaState::try_retire() {
   retired.generation = config.plan.generation;
   retired.steps_done = program->steps_done();
   retired.has_global_state = program->has_global_state();
+  config.link_memory.clear();
   retired.replicas = std::move(config.replicas);
   self->send(config.listener, std::move(retired));
   parts.clear();

@@ -259,8 +259,10 @@ void PlanPreparation::form_links() {
     options.name =
         absl::StrCat("generation-", plan().generation, "/stages-", pair.front, "-", pair.front + 1);
     GroupRequest request = group_request(options);
-    request.tensors = tensors_of_link(whole, host_.self, pair.front,
-                                      host_.job.training.seq_len * host_.job.model.channels);
+    if (!host_.device->info().is_host_memory) {
+      request.tensors = tensors_of_link(whole, host_.self, pair.front,
+                                        host_.job.training.seq_len * host_.job.model.channels);
+    }
     std::optional<StageLinkParts> parts = options_.parts.make_stage_link(pair.group, request);
     if (!parts) continue;
     options_.form_link(parts->io);
@@ -350,7 +352,7 @@ void PlanPreparation::hand_over(ReplicaConfig& to) {
     for (const plans::StagePair& pair : plans::linked_stages(*plan().whole)) {
       if (!device_groups_.contains(pair.group)) continue;
       to.links[pair.front] = links_.at(pair.group).io;
-      to.link_memory[pair.front] = link_memory_.at(pair.group);
+      to.link_memory[pair.front] = std::exchange(link_memory_.at(pair.group), nullptr);
     }
   }
   to.plane = options_.plane;

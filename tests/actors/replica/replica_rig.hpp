@@ -173,6 +173,7 @@ struct ReplicaRig {
       const LinkTensors tensors =
           tensors_of_link(plan, {1}, 0, job.training.seq_len * job.model.channels);
       made.link_memory[0] = gpu::DevicePool::create(device, tensors.floats, tensors.count).value();
+      link_memory = made.link_memory[0];
     }
     for (plans::WorkerId each : workers) made.addresses[each] = "127.0.0.1:3";
     made.link = link;
@@ -266,6 +267,7 @@ struct ReplicaRig {
   std::shared_ptr<HandDevice> device = std::make_shared<HandDevice>();
   std::shared_ptr<HandPlane> plane = std::make_shared<HandPlane>();
   std::shared_ptr<RecordingLink> link = std::make_shared<RecordingLink>();
+  std::weak_ptr<gpu::DevicePool> link_memory;
   int allocations_before = 0;  // While the plan was prepared.
   std::vector<absl::Status> faults;
   std::vector<uint64_t> retired;           // Steps done.

@@ -88,6 +88,18 @@ TEST(ReplicaTransfers, TheActorAllocatesNothingOnTheDevice) {
       << "all of a link's memory was taken when it was formed";
 }
 
+TEST(ReplicaTransfers, ARetiredReplicaHasLetGoOfTheLinksMemory) {
+  LinkRig rig;
+  EXPECT_FALSE(rig.link_memory.expired());
+  rig.start();
+  rig.run_step();
+  rig.transfers.clear();
+  rig.tell(RetireReplicas{});
+  rig.end_all();
+  ASSERT_THAT(rig.retired, ElementsAre(0u));
+  EXPECT_TRUE(rig.link_memory.expired()) << "the models of the next plan need it";
+}
+
 TEST(ReplicaTransfers, RetiresOnlyWhenNoTransferUsesItsMemory) {
   LinkRig rig;
   rig.start();
