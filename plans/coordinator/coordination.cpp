@@ -714,7 +714,9 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t plann
   // Nothing is there that could be saved: who is away may come back to the next life with more.
   if (stop_.is_made() && restored.from_checkpoint) return end(absl::OkStatus(), true);
   change_.assign(chosen.plan, members_.all(), durable());
-  planned_for_ = candidates_.able(now_us, Leavers::kWithout).size();
+  planned_for_ =
+      who_reach_one_another(unreachable_.at(now_us), candidates_.able(now_us, Leavers::kWithout))
+          .size();
   if (!asked_for_.empty()) planned_for_ = std::min(planned_for_, asked_for_.size());
   if (change_.restore().from_checkpoint && !reads_.fault().ok()) return end(reads_.fault(), false);
   for (const auto& [id, member] : members()) {
@@ -903,7 +905,8 @@ CoordinatorDecisions Coordination::check_change(uint64_t now_us) {
 
 /// Somebody may work now who could not when others lacked memory.
 CoordinatorDecisions Coordination::count_on_full_again(uint64_t now_us) {
-  const bool are_some = members_.count_on_full_again(now_us);
+  const bool are_some = members_.count_on_full_again(unreachable_.at(now_us), now_us);
+  if (are_some && phase_ == Phase::kGathering) consider_change(now_us);
   return are_some && candidates_.is_planned() ? measurements_.request(members())
                                               : CoordinatorDecisions{};
 }
@@ -1055,7 +1058,7 @@ CoordinatorDecisions Coordination::welcome(PeerNumber peer, JoinRequest request,
   if (member.eligible_us > now_us) decisions.push_back(worker_held_back(member, now_us));
   if (has_other_config) decisions.push_back(worker_reconfigured(worker));
   const bool gathers_first = phase_ == Phase::kGathering && !has_trained_;
-  members_.count_on_full_again(now_us);
+  members_.count_on_full_again(unreachable_.at(now_us), now_us);
   if (candidates_.is_planned() && !gathers_first) {
     append(decisions, measurements_.tell_peers(members()));
     append(decisions, measurements_.request(members()));

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "plans/base/check.hpp"
 #include "plans/base/units.hpp"
+#include "plans/elastic/route_around.hpp"
 #include "plans/plan/layout_plan.hpp"
 
 namespace skein::plans {
@@ -130,7 +131,7 @@ size_t Membership::count_able(uint64_t now_us) const {
   }));
 }
 
-bool Membership::count_on_full_again(uint64_t now_us) {
+bool Membership::count_on_full_again(const WorkerPairs& apart, uint64_t now_us) {
   std::vector<Member*> full;
   for (auto& [id, member] : members_) {
     if (member.lacked_of != 0 && member.eligible_us <= now_us) full.push_back(&member);
@@ -138,8 +139,16 @@ bool Membership::count_on_full_again(uint64_t now_us) {
   std::stable_sort(full.begin(), full.end(), [](const Member* one, const Member* other) {
     return one->lacked_of < other->lacked_of;
   });
-  const size_t able = count_able(now_us);
-  while (!full.empty() && able + full.size() <= full.back()->lacked_of) full.pop_back();
+  std::vector<WorkerId> able;
+  for (const auto& [id, member] : members_) {
+    if (may_work(member, now_us, Leavers::kWithout)) able.push_back(id);
+  }
+  const auto could_work = [&] {
+    std::vector<WorkerId> all = able;
+    for (const Member* member : full) all.push_back(member->id);
+    return who_reach_one_another(apart, std::move(all)).size();
+  };
+  while (!full.empty() && could_work() <= full.back()->lacked_of) full.pop_back();
   for (Member* member : full) {
     member->lacked_of = 0;
     member->leaves = member->has_failed = false;

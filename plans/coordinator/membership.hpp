@@ -11,6 +11,7 @@
 #include "plans/coordinator/coordinator_decisions.hpp"
 #include "plans/elastic/hold_back.hpp"
 #include "plans/elastic/host_records.hpp"
+#include "plans/elastic/worker_pairs.hpp"
 #include "plans/plan/plan.hpp"
 
 namespace skein::plans {
@@ -66,12 +67,13 @@ class Membership {
   /// False if it was known.
   bool mark_leaving(WorkerId worker);
   /// It leaves, and may not work until it has; when it is here again, it is one that was lost.
-  /// `lacked_of`: above 0, it lacks memory, for what was decided when so many could work; 0: it can
-  /// do nothing more, whatever it lacked before. False if it was known.
+  /// `lacked_of`: above 0, it lacks memory, for what was decided when so many could work together;
+  /// 0: it can do nothing more, whatever it lacked before. False if it was known.
   bool mark_failed(WorkerId worker, size_t lacked_of, bool had_part, uint64_t now_us);
-  /// As many of those who lacked memory as then find more workers at work than when they did may
-  /// work again: a plan gives each less to hold. False: there are none.
-  bool count_on_full_again(uint64_t now_us);
+  /// As many of those who lacked memory as then find more workers at work that reach one another
+  /// than when they did may work again: a plan gives each less to hold. `apart`: who do not reach
+  /// one another. False: there are none.
+  bool count_on_full_again(const WorkerPairs& apart, uint64_t now_us);
   /// A plan gives it something to hold, now or later.
   void mark_holder(WorkerId worker) { members_.at(worker).may_hold_state = true; }
   /// A plan was started in which it has a part.

@@ -69,11 +69,7 @@ std::vector<WorkerId> UnreachablePairs::without_stubborn(std::vector<WorkerId> w
   for (const auto& [pair, entry] : pairs_) {
     if (entry.is_stubborn && entry.until_us > now_us) down.insert(pair);
   }
-  for (auto left = least_reached_first(down, workers); !left.empty();
-       left = least_reached_first(down, workers)) {
-    std::erase(workers, left.front());
-  }
-  return workers;
+  return who_reach_one_another(down, std::move(workers));
 }
 
 std::optional<uint64_t> UnreachablePairs::next_end_us(uint64_t now_us) const {

@@ -142,6 +142,15 @@ std::vector<WorkerId> least_reached_first(const WorkerPairs& apart,
   return ordered;
 }
 
+std::vector<WorkerId> who_reach_one_another(const WorkerPairs& apart,
+                                            std::vector<WorkerId> workers) {
+  for (auto left = least_reached_first(apart, workers); !left.empty();
+       left = least_reached_first(apart, workers)) {
+    std::erase(workers, left.front());
+  }
+  return workers;
+}
+
 bool are_neighbours(const Plan& plan, WorkerId a, WorkerId b) {
   for (const StagePlan& stage : plan.stages) {
     bool has_a = false;

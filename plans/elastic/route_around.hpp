@@ -20,6 +20,9 @@ bool are_neighbours(const Plan& plan, WorkerId a, WorkerId b);
 /// reach, of like ones the highest number.
 std::vector<WorkerId> least_reached_first(const WorkerPairs& apart,
                                           const std::vector<WorkerId>& workers);
+/// Without those, one after the other, until all that are left reach one another.
+std::vector<WorkerId> who_reach_one_another(const WorkerPairs& apart,
+                                            std::vector<WorkerId> workers);
 
 /// What `route_around` is asked.
 struct RouteAroundRequest {

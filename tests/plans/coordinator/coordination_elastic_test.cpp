@@ -654,6 +654,39 @@ TEST(CoordinationElastic, WhoLacksMemoryStaysWhenOthersLeaveAndGoesWhenItIsToLea
   EXPECT_TRUE(cluster.coordination.members().contains({2}));
 }
 
+/// Two that did not reach one another each lacked the memory for all layers.
+TEST(CoordinationElastic, WhoLacksMemoryForItselfAloneIsCountedOnWhenALinkIsTriedAgain) {
+  JobSpec job = long_job();
+  job.parallelism.pipeline_parallel_degree = 0;
+  Cluster cluster(job, 2);
+  cluster.start();
+  cluster.finish_step(0);
+  const std::vector<InventoryItem> all = {{1, {0, 6}}};
+  cluster.decided(cluster.coordination.on_unreachable({1}, {2}, "in vain", ++cluster.now));
+  cluster.now += 500'000;
+  cluster.decided(cluster.coordination.on_timer(cluster.now));
+  for (uint32_t id : {1, 2}) cluster.quiesced(id, all);
+  const auto fail = [&](uint32_t id) {
+    cluster.decided(cluster.coordination.on_worker_failed({id}, absl::AbortedError("no memory"),
+                                                          ++cluster.now));
+    for (uint32_t each : {1, 2}) cluster.quiesced(each, all);
+  };
+  ASSERT_EQ(plan_workers(*cluster.coordination.plan()).size(), 1u);
+  fail(plan_workers(*cluster.coordination.plan()).begin()->value);
+  fail(plan_workers(*cluster.coordination.plan()).begin()->value);
+  ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kGathering);
+  for (int i = 0; i < 70; ++i) {
+    cluster.now += 1'000'000;
+    for (uint32_t id : {1, 2}) {
+      cluster.decided(cluster.coordination.on_heartbeat({id}, {}, cluster.now));
+    }
+    cluster.decided(cluster.coordination.on_timer(cluster.now));
+  }
+  EXPECT_EQ(cluster.coordination.phase(), Coordination::Phase::kQuiescing);
+  for (uint32_t id : {1, 2}) cluster.quiesced(id, all);
+  EXPECT_EQ(plan_workers(*cluster.coordination.plan()).size(), 2u);
+}
+
 TEST(CoordinationElastic, WhoLacksMemoryAndThenCannotReadIsNotCountedOnAgain) {
   JobSpec job = long_job();
   job.parallelism.pipeline_parallel_degree = 0;
