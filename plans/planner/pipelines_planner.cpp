@@ -499,18 +499,18 @@ Devices by_worth(const JobSpec& job, const PlanRequest& request) {
 }
 
 /// The best plan of a kind that was found.
-struct Found {
+struct FoundPipelines {
   std::vector<PipelineCuts> pipelines;  // None: nothing was found.
   PipelinesProgress progress;
 };
 
 struct Choice {
-  Found even, sized;  // By claims of one size, and by speed.
+  FoundPipelines even, sized;  // By claims of one size, and by speed.
   size_t looked_at = 0;
 
   bool is_empty() const { return even.pipelines.empty() && sized.pipelines.empty(); }
   /// Claims by speed if they promise clearly more than any way with claims of one size.
-  const Found& best() const {
+  const FoundPipelines& best() const {
     const bool is_sized = sized.progress.per_second() >= kSizedGain * even.progress.per_second();
     return even.pipelines.empty() || (is_sized && !sized.pipelines.empty()) ? sized : even;
   }
@@ -570,7 +570,7 @@ bool fits_round(const JobSpec& job, const std::vector<int64_t>& rows) {
 
 /// ResourceExhausted if it is better than what was found and does not fit the memory.
 absl::Status take_if_better(const JobSpec& job, const PlanRequest& request,
-                            const JudgedGrouping& judged, Found& found) {
+                            const JudgedGrouping& judged, FoundPipelines& found) {
   const bool is_better =
       found.pipelines.empty() || judged.progress.per_second() > found.progress.per_second();
   if (!is_better) return absl::OkStatus();
@@ -651,7 +651,7 @@ absl::StatusOr<PlannedPipeline> plan_pipeline_replicas(const JobSpec& job,
     devices.erase(slow, devices.end());
     choose_among(job, request, devices, times, choice, refused);
   }
-  const Found& best = choice.best();
+  const FoundPipelines& best = choice.best();
   PlannedPipeline chosen;
   SKEIN_ASSIGN_OR_RETURN(chosen.plan, make_plan_of_cuts(job, best.pipelines, request.generation));
   const double claims_of_step = static_cast<double>(job.training.global_batch_size) /
