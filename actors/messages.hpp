@@ -91,6 +91,7 @@ struct CheckpointCompleted {
 /// training data, unless that is known.
 struct StartRequest {
   std::string load_path;   // Empty: the run goes on from initial weights.
+  std::string run;         // Whose they must be; empty: any run's.
   uint64_t steps_max = 0;  // Newer ones are not looked at: they are of a past that was taken back.
   std::optional<TrainingData> data;
 };

@@ -9,15 +9,17 @@
 
 namespace skein::actors {
 
+bool is_run_id(const std::string& text) {
+  net::Bounds bounds("run.id");
+  bounds.name("text", capnp::Text::Reader(text.c_str(), text.size()));
+  return !text.empty() && bounds.status().ok();
+}
+
 absl::StatusOr<std::string> read_run_id(const std::string& run_folder) {
   const std::string path = absl::StrCat(run_folder, "/", kRunIdName);
   std::ifstream file(path);
   std::string id;
-  if (std::getline(file, id) && !id.empty()) {
-    net::Bounds bounds("run.id");
-    bounds.name("text", capnp::Text::Reader(id.c_str(), id.size()));
-    if (bounds.status().ok()) return id;
-  }
+  if (std::getline(file, id) && is_run_id(id)) return id;
   return absl::UnavailableError(
       absl::StrCat(path,
                    " has no id of a run; put it back from another copy, or delete it when "

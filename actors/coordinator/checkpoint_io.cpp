@@ -15,18 +15,18 @@ namespace {
 absl::StatusOr<std::string> complete(const CheckpointIoState& state,
                                      const CheckpointRequest& request) {
   SKEIN_RETURN_IF_ERROR(state.check_later_life());
-  return gpu::complete_checkpoint(state.run_folder, request.generation, state.job.model,
+  return gpu::complete_checkpoint(state.place.folder, request.generation, state.job.model,
                                   request.state, request.files, state.job.checkpoint.keep_latest_k);
 }
 
 }  // namespace
 
 CheckpointIo::behavior_type checkpoint_io(CheckpointIo::stateful_pointer<CheckpointIoState> self,
-                                          plans::JobSpec job, std::string run_folder,
+                                          plans::JobSpec job, RunPlace place,
                                           std::function<absl::Status()> check_later_life) {
   end_process_on_failure(*self);
   self->state.job = std::move(job);
-  self->state.run_folder = std::move(run_folder);
+  self->state.place = std::move(place);
   self->state.check_later_life = std::move(check_later_life);
   return {
       [self](const CheckpointRequest& request, const CheckpointListener& listener) {
@@ -37,17 +37,18 @@ CheckpointIo::behavior_type checkpoint_io(CheckpointIo::stateful_pointer<Checkpo
       },
       [self](const plans::DeletePartials& order) {
         if (!self->state.check_later_life().ok()) return;  // They may be the later life's.
-        gpu::delete_partial_checkpoints(self->state.run_folder, order.generation, order.steps_done,
-                                        order.under_way);
+        gpu::delete_partial_checkpoints(self->state.place.folder, order.generation,
+                                        order.steps_done, order.under_way);
       },
       [self](const StartRequest& request, const CheckpointListener& listener) {
-        auto start =
-            verify_start(self->state.job, request.load_path, request.steps_max, request.data);
+        auto start = verify_start(self->state.job, request.load_path, request.run,
+                                  request.steps_max, request.data);
         StartFound found{start.status(), {}};
         if (start.ok()) found.start = *std::move(start);
         self->send(listener, std::move(found));
       },
       [self](const LeftStateRequest& request, const CheckpointListener& listener) {
+        const RunPlace& place = self->state.place;
         const plans::SeekLeftState& sought = request.sought;
         const auto find_loss = [&](uint64_t steps, uint64_t generation) -> std::optional<double> {
           const bool is_of_run =
@@ -57,13 +58,13 @@ CheckpointIo::behavior_type checkpoint_io(CheckpointIo::stateful_pointer<Checkpo
         };
         // Workers that have given the run up may be writing what they hold: steps are not taken
         // back under their hands.
-        if (gpu::is_state_being_left(self->state.run_folder)) {
+        if (gpu::is_state_being_left(place.folder, place.run)) {
           constexpr std::chrono::milliseconds kPause(200);
           self->delayed_send(CheckpointIo(self), kPause, request, listener);
           return;
         }
-        auto adopted = gpu::adopt_emergency_shards(self->state.run_folder, self->state.job,
-                                                   find_loss, request.positions);
+        auto adopted = gpu::adopt_emergency_shards(place.folder, self->state.job, find_loss,
+                                                   {place.run, request.positions});
         LeftStateFound found{adopted.status(), {}};
         if (adopted.ok()) found.adopted = *std::move(adopted);
         self->send(listener, std::move(found));

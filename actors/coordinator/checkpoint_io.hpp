@@ -8,6 +8,7 @@
 #include <caf/typed_event_based_actor.hpp>
 
 #include "actors/messages.hpp"
+#include "actors/run_id.hpp"
 #include "plans/job/job_spec.hpp"
 
 namespace skein::actors {
@@ -33,12 +34,12 @@ using CheckpointIo = caf::typed_actor<caf::reacts_to<CheckpointRequest, Checkpoi
 struct CheckpointIoState {  // Owned by one actor; touched only from its handlers.
   static inline const char* name = "checkpoint-io";
   plans::JobSpec job;
-  std::string run_folder;
+  RunPlace place;
   std::function<absl::Status()> check_later_life;  // As `Journal::later_life_check`.
 };
 
 CheckpointIo::behavior_type checkpoint_io(CheckpointIo::stateful_pointer<CheckpointIoState> self,
-                                          plans::JobSpec job, std::string run_folder,
+                                          plans::JobSpec job, RunPlace place,
                                           std::function<absl::Status()> check_later_life);
 
 }  // namespace skein::actors

@@ -136,8 +136,12 @@ void CoordinatorState::start(CoordinatorConfig new_config) {
   clock.emplace(kTickUs, kTickSlackUs, to_us(self->clock().now()));
   coordination.emplace(std::move(options), now_us());
   tell_adopted(config.start.adopted);
-  const bool is_resumed =
-      config.start.durable_step > 0 && config.options.load_path == config.options.run_folder;
+  for (const std::string& line : config.start.passed_over) {
+    carry_out(plans::RunEvent{
+        "checkpoint.passed_over", absl::StrCat(line, "; it is left alone"), {{"fault", line}}});
+  }
+  const bool goes_on = config.options.load_path == config.options.run_folder;
+  const bool is_resumed = config.start.durable_step > 0 && goes_on;
   if (is_resumed && !config.start.has_journal) {
     carry_out(plans::RunEvent{"journal.lost",
                               absl::StrCat("the journal of ", config.options.run_folder,
@@ -147,7 +151,8 @@ void CoordinatorState::start(CoordinatorConfig new_config) {
   }
   if (config.start.is_verified) return;
   self->send(config.checkpoints,
-             StartRequest{config.options.load_path, config.start.durable_step, std::nullopt},
+             StartRequest{config.options.load_path, goes_on ? config.options.run_id : "",
+                          config.start.durable_step, std::nullopt},
              CheckpointListener(self));
 }
 
@@ -417,6 +422,7 @@ void CoordinatorState::carry_out(const plans::CompleteCheckpoint& decision) {
   CheckpointRequest request;
   request.generation = coordination->generation();
   request.state = gpu::trainer_state_after(config.options.job, decision.steps_done);
+  request.state.run = config.options.run_id;
   request.state.positions = config.start.positions;
   request.state.data_bytes = config.start.data.bytes;
   request.state.data_digest = config.start.data.digest;
@@ -458,10 +464,11 @@ void CoordinatorState::carry_out(const plans::SendLayers& decision) {
 /// no other.
 void CoordinatorState::carry_out(const plans::VerifyCheckpoint& decision) {
   const bool is_own = checkpoint_path.starts_with(config.options.run_folder + "/");
-  self->send(config.checkpoints,
-             StartRequest{is_own ? config.options.run_folder : checkpoint_path, decision.steps_max,
-                          config.start.data},
-             CheckpointListener(self));
+  self->send(
+      config.checkpoints,
+      StartRequest{is_own ? config.options.run_folder : checkpoint_path,
+                   is_own ? config.options.run_id : "", decision.steps_max, config.start.data},
+      CheckpointListener(self));
 }
 
 void CoordinatorState::carry_out(const plans::SeekLeftState& decision) {

@@ -62,7 +62,8 @@ class LocalCoordinator final : public CoordinatorProcess {
       SKEIN_RETURN_IF_ERROR(read_journal(*journal, start));
     } else {
       SKEIN_ASSIGN_OR_RETURN(
-          start, find_resumed(options_.job, options_.run_folder, *journal, options_.load_path));
+          start, find_resumed(options_.job, {options_.run_folder, options_.run_id}, *journal,
+                              options_.load_path));
     }
     if (start.committed_steps > static_cast<uint64_t>(options_.job.training.steps)) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -129,7 +130,8 @@ class LocalCoordinator final : public CoordinatorProcess {
 
   void spawn_actors(const StartPoint& start, std::shared_ptr<Journal> journal) {
     const uint64_t term = journal->term();
-    checkpoint_io_ = system_->spawn<caf::detached>(checkpoint_io, options_.job, options_.run_folder,
+    checkpoint_io_ = system_->spawn<caf::detached>(checkpoint_io, options_.job,
+                                                   RunPlace{options_.run_folder, options_.run_id},
                                                    journal->later_life_check());
     journal_io_ = system_->spawn(journal_io, std::move(journal));
     remote_shard_io_ = system_->spawn<caf::detached>(

@@ -55,13 +55,14 @@ absl::Status check_data(const plans::JobSpec& job, const TrainingData& data,
                    " bytes now, or other contents); its position in the data would mean nothing"));
 }
 
-/// `TrainerState::positions` of a run that goes on from what is in `load_path`: its own
-/// checkpoints, or those of another run, with which it begins.
-int64_t positions_before(const plans::JobSpec& job, const std::string& load_path, bool are_own) {
+/// `TrainerState::positions` of a run that goes on from what is in `load_path`: checkpoints of
+/// `run`, its own, or those of another run, with which it begins.
+int64_t positions_before(const plans::JobSpec& job, const std::string& load_path,
+                         const std::string& run, bool are_own) {
   if (load_path.empty()) return 0;
-  const auto folders = gpu::complete_checkpoints(load_path);
-  if (!folders.ok()) return 0;
-  for (const std::string& folder : *folders) {
+  const auto found = gpu::own_checkpoints(load_path, run);
+  if (!found.ok()) return 0;
+  for (const std::string& folder : found->folders) {
     const auto state = gpu::read_trainer_state(folder);
     if (!state.ok()) continue;  // Another one says the same.
     if (!are_own) return gpu::learned_positions(*state);
@@ -118,7 +119,7 @@ double loss_after(const std::vector<plans::CommitRecord>& records, uint64_t step
 
 absl::StatusOr<gpu::AdoptedState> adopt_emergency(const plans::JobSpec& job,
                                                   const std::string& run_folder, const Past& past,
-                                                  int64_t positions) {
+                                                  const gpu::AdoptingRun& run) {
   const uint64_t newest = past.last_plan ? past.last_plan->generation : 0;
   const uint64_t committed = past.records.empty() ? 0 : past.records.back().step + 1;
   const auto find_loss = [&](uint64_t steps_done, uint64_t generation) -> std::optional<double> {
@@ -131,7 +132,7 @@ absl::StatusOr<gpu::AdoptedState> adopt_emergency(const plans::JobSpec& job,
         is_lost || plans::came_through(past.generations, committed, steps_done, generation);
     return is_of_run ? std::optional(loss_after(past.records, steps_done)) : std::nullopt;
   };
-  return gpu::adopt_emergency_shards(run_folder, job, find_loss, positions);
+  return gpu::adopt_emergency_shards(run_folder, job, find_loss, run);
 }
 
 /// The run goes on behind its last commit and its last plan.
@@ -160,12 +161,14 @@ void follow(Past past, StartPoint& start) {
 
 /// Looks at the newest checkpoint's headers only, which takes no time: what is found is still to be
 /// verified. Errors as `verify_start`.
-absl::StatusOr<StartPoint> look_at_start(const plans::JobSpec& job, const std::string& load_path) {
+absl::StatusOr<StartPoint> look_at_start(const plans::JobSpec& job, const std::string& load_path,
+                                         const std::string& run) {
   StartPoint start;
   start.is_verified = false;
   if (load_path.empty()) return start;
-  SKEIN_ASSIGN_OR_RETURN(const auto folders, gpu::complete_checkpoints(load_path));
-  for (const std::string& folder : folders) {
+  SKEIN_ASSIGN_OR_RETURN(gpu::OwnCheckpoints found, gpu::own_checkpoints(load_path, run));
+  start.passed_over = std::move(found.passed_over);
+  for (const std::string& folder : found.folders) {
     const auto reader = gpu::CheckpointReader::open(folder);
     if (!reader.ok()) continue;
     SKEIN_RETURN_IF_ERROR(check_use(job, **reader));
@@ -181,7 +184,7 @@ absl::StatusOr<StartPoint> look_at_start(const plans::JobSpec& job, const std::s
 }  // namespace
 
 absl::StatusOr<VerifiedStart> verify_start(const plans::JobSpec& job, const std::string& load_path,
-                                           uint64_t steps_max,
+                                           const std::string& run, uint64_t steps_max,
                                            const std::optional<TrainingData>& data) {
   VerifiedStart start;
   if (data) {
@@ -191,7 +194,7 @@ absl::StatusOr<VerifiedStart> verify_start(const plans::JobSpec& job, const std:
   }
   if (load_path.empty()) return start;
   SKEIN_ASSIGN_OR_RETURN(gpu::WholeCheckpoint found,
-                         gpu::newest_whole_checkpoint(load_path, steps_max));
+                         gpu::newest_whole_checkpoint(load_path, run, steps_max));
   start.faults = std::move(found.faults);
   if (found.reader) {
     SKEIN_RETURN_IF_ERROR(check_use(job, *found.reader));
@@ -208,7 +211,7 @@ absl::StatusOr<VerifiedStart> verify_start(const plans::JobSpec& job, const std:
 
 absl::StatusOr<StartPoint> find_start(const plans::JobSpec& job, const std::string& load_path) {
   SKEIN_ASSIGN_OR_RETURN(const VerifiedStart verified,
-                         verify_start(job, load_path, UINT64_MAX, std::nullopt));
+                         verify_start(job, load_path, "", UINT64_MAX, std::nullopt));
   SKEIN_RETURN_IF_ERROR(verified.checkpoint);
   if (!verified.faults.empty()) {
     return absl::DataLossError(absl::StrCat(
@@ -218,7 +221,7 @@ absl::StatusOr<StartPoint> find_start(const plans::JobSpec& job, const std::stri
   start.data = verified.data;
   start.checkpoint_path = verified.checkpoint_path;
   start.durable_step = verified.durable_step;
-  start.positions = positions_before(job, load_path, /*are_own=*/false);
+  start.positions = positions_before(job, load_path, "", /*are_own=*/false);
   return start;
 }
 
@@ -228,14 +231,18 @@ absl::Status read_journal(Journal& journal, StartPoint& start) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<StartPoint> find_resumed(const plans::JobSpec& job, const std::string& run_folder,
+absl::StatusOr<StartPoint> find_resumed(const plans::JobSpec& job, const RunPlace& place,
                                         Journal& journal, std::string& load_path) {
   SKEIN_ASSIGN_OR_RETURN(Past past, read_past(journal));
-  const int64_t positions = positions_before(job, load_path, load_path == run_folder);
+  bool are_own = load_path == place.folder;
+  const int64_t positions = positions_before(job, load_path, are_own ? place.run : "", are_own);
   SKEIN_ASSIGN_OR_RETURN(gpu::AdoptedState adopted,
-                         adopt_emergency(job, run_folder, past, positions));
-  if (!adopted.path.empty()) load_path = run_folder;
-  SKEIN_ASSIGN_OR_RETURN(StartPoint start, look_at_start(job, load_path));
+                         adopt_emergency(job, place.folder, past, {place.run, positions}));
+  if (!adopted.path.empty()) {
+    load_path = place.folder;
+    are_own = true;
+  }
+  SKEIN_ASSIGN_OR_RETURN(StartPoint start, look_at_start(job, load_path, are_own ? place.run : ""));
   start.positions = positions;
   start.adopted = std::move(adopted);
   follow(std::move(past), start);

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "actors/coordinator/journal.hpp"
+#include "actors/run_id.hpp"
 #include "gpu/checkpoint/emergency_shards.hpp"
 #include "plans/job/job_spec.hpp"
 #include "plans/plan/plan.hpp"
@@ -49,16 +50,18 @@ struct StartPoint {
   std::optional<plans::Plan> last_plan;
   std::map<plans::WorkerId, uint64_t> earlier_workers;  // As `Coordination::Options`.
   TrainingData data;
-  gpu::AdoptedState adopted;  // What workers had left that gave up an earlier life.
-  bool is_verified = true;    // False: data and checkpoint are still to be read as a whole.
+  gpu::AdoptedState adopted;             // What workers had left that gave up an earlier life.
+  std::vector<std::string> passed_over;  // A line for each checkpoint of another run.
+  bool is_verified = true;  // False: data and checkpoint are still to be read as a whole.
 };
 
 /// Reads the data and the checkpoint in `load_path`, or the newest one there that is whole and has
-/// at most `steps_max` steps; empty: fresh weights. `data`: what is known of it; none: it is read.
+/// at most `steps_max` steps; empty: fresh weights. `run`: whose it must be; empty: any run's.
+/// `data`: what is known of it; none: it is read.
 /// InvalidArgument   if the checkpoint is of another model or of other data, or has all steps.
-/// Else as `TokenData::open` and `complete_checkpoints`.
+/// Else as `TokenData::open` and `own_checkpoints`.
 absl::StatusOr<VerifiedStart> verify_start(const plans::JobSpec& job, const std::string& load_path,
-                                           uint64_t steps_max,
+                                           const std::string& run, uint64_t steps_max,
                                            const std::optional<TrainingData>& data);
 /// The same for a run that is about to begin: it is DataLoss if the newest checkpoint is damaged,
 /// as nobody but the user may choose an older one.
@@ -66,10 +69,11 @@ absl::StatusOr<StartPoint> find_start(const plans::JobSpec& job, const std::stri
 /// Adds what an earlier life of this run's coordinator has left.
 absl::Status read_journal(Journal& journal, StartPoint& start);
 /// All of that for a run that is resumed, by the headers of the newest checkpoint: it is still to
-/// be verified. Before that a checkpoint is made of the state that workers have left who gave up an
-/// earlier life of the run's coordinator, if it is newer than the newest checkpoint; `load_path` is
-/// the run's then. Errors as well of `gpu::adopt_emergency_shards`.
-absl::StatusOr<StartPoint> find_resumed(const plans::JobSpec& job, const std::string& run_folder,
+/// be verified. One of another run that lies in the run's folder is passed over. Before that a
+/// checkpoint is made of the state that workers have left who gave up an earlier life of the run's
+/// coordinator, if it is newer than the newest checkpoint; `load_path` is the run's then. Errors as
+/// well of `gpu::adopt_emergency_shards`.
+absl::StatusOr<StartPoint> find_resumed(const plans::JobSpec& job, const RunPlace& place,
                                         Journal& journal, std::string& load_path);
 
 }  // namespace skein::actors

@@ -43,6 +43,7 @@ absl::StatusOr<bool> save_state(const EmergencyRequest& request, const std::stri
   }
   if (files.empty()) return false;
   gpu::TrainerState trainer = gpu::trainer_state_after(request.job, steps_done);
+  trainer.run = request.run;
   trainer.data_bytes = request.data_bytes;
   trainer.data_digest = request.data_digest;
   SKEIN_RETURN_IF_ERROR(gpu::finish_emergency_shards(folder, trainer, files));
@@ -55,7 +56,7 @@ EmergencySaved save_in_emergency(const EmergencyRequest& request) {
   EmergencySaved saved;
   saved.status = check_run_folder(request.run_folder, request.run);
   if (!saved.status.ok()) return saved;
-  const uint64_t durable = gpu::durable_steps(request.run_folder);
+  const uint64_t durable = gpu::durable_steps(request.run_folder, request.run);
   HeldByState states;
   for (const HeldState& each : request.held) {
     if (each.step > durable) states[{each.generation, each.step}].push_back(each);

@@ -8,16 +8,19 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <set>
 #include <thread>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "actors/run_id.hpp"
 #include "actors/unguessable_bits.hpp"
 #include "cli/config/json_text.hpp"
 #include "cli/config/text_file.hpp"
 #include "cli/version.hpp"
+#include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "plans/base/status_macros.hpp"
 
@@ -81,6 +84,20 @@ std::string newest_folder(const plans::JobSpec& job,
   return newest;
 }
 
+/// The id of a run whose folder does not have the file with it.
+absl::StatusOr<std::string> lost_or_new_run_id(const RunFolder& folder) {
+  const std::set<std::string> runs = gpu::runs_of_checkpoints(folder.path);
+  if (runs.size() > 1) {
+    return absl::UnavailableError(absl::StrCat(
+        folder.file(actors::kRunIdName), " is lost, and checkpoints of several runs are here (",
+        absl::StrJoin(runs, ", "), "); write the id of this run into that file"));
+  }
+  if (!runs.empty() && actors::is_run_id(*runs.begin())) return *runs.begin();
+  // The name has the second of the start; the rest tells it from runs on other machines.
+  const auto number = absl::Hex(actors::unguessable_bits(), absl::kZeroPad16);
+  return absl::StrCat(folder.job_id, "-", number);
+}
+
 }  // namespace
 
 absl::Status write_resolved_job(const RunFolder& folder, const plans::JobSpec& job) {
@@ -100,9 +117,8 @@ absl::StatusOr<std::string> take_run_id(const RunFolder& folder) {
   const std::string path = folder.file(actors::kRunIdName);
   std::error_code error;
   if (!fs::exists(path, error)) {
-    // The name has the second of the start; the rest tells it from runs on other machines.
-    const auto number = absl::Hex(actors::unguessable_bits(), absl::kZeroPad16);
-    SKEIN_RETURN_IF_ERROR(gpu::write_durably(path, absl::StrCat(folder.job_id, "-", number, "\n")));
+    SKEIN_ASSIGN_OR_RETURN(const std::string id, lost_or_new_run_id(folder));
+    SKEIN_RETURN_IF_ERROR(gpu::write_durably(path, id + "\n"));
   }
   return actors::read_run_id(folder.path);
 }

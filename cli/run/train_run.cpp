@@ -197,8 +197,11 @@ absl::Status TrainRun::load() {
   SKEIN_ASSIGN_OR_RETURN(folder_, open_run_folder(resume));
   SKEIN_RETURN_IF_ERROR(load_resumed());
   SKEIN_RETURN_IF_ERROR(check_latest(folder_));
+  SKEIN_ASSIGN_OR_RETURN(run_id_, take_run_id(folder_));
+  const auto own = gpu::own_checkpoints(folder_.path, run_id_);
+  if (!own.ok() && !absl::IsNotFound(own.status())) return own.status();
   // A coordinator that died before the first checkpoint finds the state in its workers.
-  const bool is_saved = gpu::complete_checkpoints(folder_.path).ok();
+  const bool is_saved = own.ok();
   load_path_ = is_saved ? folder_.path : job_.spec.checkpoint.initial_load_path;
   if (!is_saved && !job_.spec.model_from.empty()) {
     return absl::DataLossError(
@@ -206,8 +209,9 @@ absl::Status TrainRun::load() {
                      job_.spec.model_from, " that it began with; begin anew with --model.from"));
   }
   const bool is_one_of_several = options_.children != nullptr;
-  return options_.resumes_latest || is_one_of_several ? look_at_resumed(is_saved)
-                                                      : absl::OkStatus();
+  return options_.resumes_latest || is_one_of_several
+             ? look_at_resumed(is_saved ? own->folders.front() : "")
+             : absl::OkStatus();
 }
 
 /// The job as the run had it, with what is given now where that may change.
@@ -222,10 +226,10 @@ absl::Status TrainRun::load_resumed() {
 }
 
 /// Whoever asked for the latest run, or for several, is told which one it is, and whether anything
-/// is left to do.
-absl::Status TrainRun::look_at_resumed(bool is_saved) {
-  if (is_saved) {
-    const auto reader = gpu::CheckpointReader::open(folder_.path);
+/// is left to do. `checkpoint`: the newest one; empty: there is none.
+absl::Status TrainRun::look_at_resumed(const std::string& checkpoint) {
+  if (!checkpoint.empty()) {
+    const auto reader = gpu::CheckpointReader::open(checkpoint);
     const auto total = static_cast<uint64_t>(job_.spec.training.steps);
     // A damaged one is no end: the run goes on from an older one.
     is_done_ = reader.ok() && (*reader)->trainer_state().steps_done >= total;
@@ -264,6 +268,7 @@ absl::Status TrainRun::prepare() {
     if (weights) SKEIN_RETURN_IF_ERROR(weights->check_finite());  // Last: it reads all of them.
     SKEIN_ASSIGN_OR_RETURN(folder_, make_run_folder(job_));
     is_new_ = true;
+    SKEIN_ASSIGN_OR_RETURN(run_id_, take_run_id(folder_));
     SKEIN_RETURN_IF_ERROR(gpu::keep_text_files(text_files, folder_.path));
     if (weights) SKEIN_RETURN_IF_ERROR(import_from(*weights, *coordinating.start));
   }
@@ -276,6 +281,7 @@ absl::Status TrainRun::prepare() {
 absl::Status TrainRun::import_from(const gpu::WeightsFolder& weights, actors::StartPoint& start) {
   start.positions = weights.positions();
   gpu::TrainerState state = gpu::trainer_state_after(job_.spec, 0);
+  state.run = run_id_;
   state.positions = start.positions;
   state.data_bytes = start.data.bytes;
   state.data_digest = start.data.digest;
@@ -339,7 +345,7 @@ absl::Status TrainRun::start_processes(actors::CoordinatorOptions coordinating) 
   coordinating.job_config = to_toml(job_.spec, nullptr);
   coordinating.config_digest = config_digest(job_.spec);
   coordinating.job_id = folder_.job_id;
-  SKEIN_ASSIGN_OR_RETURN(coordinating.run_id, take_run_id(folder_));
+  coordinating.run_id = run_id_;
   coordinating.run_folder = folder_.path;
   coordinating.listen_address = options_.listen;
   coordinating.insecure = options_.insecure;
@@ -378,7 +384,8 @@ absl::Status TrainRun::check_changed_data() const {
       std::any_of(changes_.begin(), changes_.end(),
                   [](const ChangedKey& change) { return change.name.starts_with("data."); });
   if (!has_others) return absl::OkStatus();
-  return actors::verify_start(job_.spec, load_path_, UINT64_MAX, std::nullopt).status();
+  const std::string run = load_path_ == folder_.path ? run_id_ : "";
+  return actors::verify_start(job_.spec, load_path_, run, UINT64_MAX, std::nullopt).status();
 }
 
 void TrainRun::tell_changes() {

@@ -112,7 +112,7 @@ class TrainRun {
   explicit TrainRun(const TrainOptions& options);
   absl::Status load();
   absl::Status load_resumed();
-  absl::Status look_at_resumed(bool is_saved);
+  absl::Status look_at_resumed(const std::string& checkpoint);
   absl::Status prepare();
   absl::Status import_from(const gpu::WeightsFolder& weights, actors::StartPoint& start);
   /// Puts the whole scenario in the place of its name or file, so that every worker, and who
@@ -133,6 +133,7 @@ class TrainRun {
   LoadedJob job_;
   std::vector<ChangedKey> changes_;  // Of a resumed run, against what it was.
   RunFolder folder_;
+  std::string run_id_;  // The folder's.
   std::string load_path_;
   bool is_new_ = false;  // We have made the folder.
   bool is_done_ = false;

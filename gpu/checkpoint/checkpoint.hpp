@@ -42,8 +42,9 @@ absl::StatusOr<std::vector<SavedFile>> write_shard(const std::string& folder, in
 /// reported. Then writes config.json, the two indexes, trainer_state.json, the run's text files
 /// (`keep_text_files`) and, last, COMPLETE
 /// (names, sizes and digests of all files and tensors), renames the folder to its final name,
-/// points "checkpoint/latest" at it and deletes complete checkpoints beyond `keep_latest_k` (0
-/// keeps all), and partial ones that are of no use any more. Returns the final path.
+/// points "checkpoint/latest" at it and deletes complete checkpoints of `state.run` beyond
+/// `keep_latest_k` (0 keeps all), and partial ones that are of no use any more. Returns the final
+/// path.
 /// InvalidArgument, Internal   a name is none, or a parameter was not saved exactly once.
 /// Unavailable                 a file is not there, or is not what was reported; nothing is
 /// deleted.
@@ -62,6 +63,20 @@ void delete_partial_checkpoints(const std::string& run_folder, uint64_t generati
 /// The complete checkpoints that `path` means, newest first: itself if it is one, else those of a
 /// run folder. NotFound if there is none.
 absl::StatusOr<std::vector<std::string>> complete_checkpoints(const std::string& path);
+
+/// The complete checkpoints that a run may go on from.
+struct OwnCheckpoints {
+  std::vector<std::string> folders;  // Newest first. One that does not say of which run it is, too.
+  std::vector<std::string> passed_over;  // A line for each that is of another run.
+};
+/// Those that `path` means; an empty `run`: of any run. Reads of each what its trainer said.
+/// InvalidArgument   if there are only those of other runs.
+/// Else as `complete_checkpoints`.
+absl::StatusOr<OwnCheckpoints> own_checkpoints(const std::string& path, const std::string& run);
+
+/// The runs that what is in a run's folder says that it is of: complete checkpoints, and state that
+/// workers have left.
+std::set<std::string> runs_of_checkpoints(const std::string& run_folder);
 
 /// Reads all of a checkpoint folder: sizes and digests of its files and tensors, and the shapes
 /// that config.json asks for. A line for each fault, with the file and the tensor; empty: it is
@@ -100,11 +115,11 @@ struct WholeCheckpoint {
   std::unique_ptr<CheckpointReader> reader;  // Null: none is.
   std::vector<std::string> faults;           // A line for each newer one.
 };
-/// Looks at the checkpoints in `path` that have at most `steps_max` steps. Errors as
-/// `complete_checkpoints`.
+/// Looks at the `own_checkpoints` in `path` that have at most `steps_max` steps. Errors as there.
 absl::StatusOr<WholeCheckpoint> newest_whole_checkpoint(const std::string& path,
+                                                        const std::string& run,
                                                         uint64_t steps_max = UINT64_MAX);
 /// Steps of the run's newest checkpoint that is whole; 0: there is none.
-uint64_t durable_steps(const std::string& run_folder);
+uint64_t durable_steps(const std::string& run_folder, const std::string& run);
 
 }  // namespace skein::gpu

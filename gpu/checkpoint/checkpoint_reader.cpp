@@ -213,6 +213,36 @@ absl::StatusOr<std::vector<std::string>> complete_checkpoints(const std::string&
                                           "; give a checkpoint folder or a run folder"));
 }
 
+absl::StatusOr<OwnCheckpoints> own_checkpoints(const std::string& path, const std::string& run) {
+  SKEIN_ASSIGN_OR_RETURN(std::vector<std::string> folders, complete_checkpoints(path));
+  OwnCheckpoints own;
+  for (std::string& folder : folders) {
+    const absl::StatusOr<TrainerState> state = read_trainer_state(folder);
+    // What is damaged is told of by whoever reads the whole.
+    if (!state.ok() || may_be_of_run(*state, run)) {
+      own.folders.push_back(std::move(folder));
+    } else {
+      own.passed_over.push_back(
+          absl::StrCat("checkpoint ", folder, " is of run ", state->run, ", and this is ", run));
+    }
+  }
+  if (!own.folders.empty()) return own;
+  return absl::InvalidArgumentError(absl::StrCat(
+      own.passed_over.front(), "; ", path,
+      " has none of this run: move it away to go on without, or begin a run with it by "
+      "checkpoint.initial_load_path"));
+}
+
+std::set<std::string> runs_of_checkpoints(const std::string& run_folder) {
+  std::set<std::string> runs;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(run_folder + "/checkpoint", error)) {
+    const absl::StatusOr<TrainerState> state = read_trainer_state(entry.path().string());
+    if (state.ok() && !state->run.empty()) runs.insert(state->run);
+  }
+  return runs;
+}
+
 absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::open(const std::string& path) {
   auto reader = std::make_unique<ShardedReader>();
   SKEIN_RETURN_IF_ERROR(reader->load(path));
@@ -235,10 +265,11 @@ std::vector<std::string> find_faults(const std::string& folder) {
 }
 
 absl::StatusOr<WholeCheckpoint> newest_whole_checkpoint(const std::string& path,
+                                                        const std::string& run,
                                                         uint64_t steps_max) {
-  SKEIN_ASSIGN_OR_RETURN(const std::vector<std::string> folders, complete_checkpoints(path));
+  SKEIN_ASSIGN_OR_RETURN(const OwnCheckpoints own, own_checkpoints(path, run));
   WholeCheckpoint found;
-  for (const std::string& folder : folders) {
+  for (const std::string& folder : own.folders) {
     const std::vector<std::string> faults = find_faults(folder);
     if (!faults.empty()) {
       const size_t more = faults.size() - 1;
@@ -254,8 +285,8 @@ absl::StatusOr<WholeCheckpoint> newest_whole_checkpoint(const std::string& path,
   return found;
 }
 
-uint64_t durable_steps(const std::string& run_folder) {
-  const auto found = newest_whole_checkpoint(run_folder);
+uint64_t durable_steps(const std::string& run_folder, const std::string& run) {
+  const auto found = newest_whole_checkpoint(run_folder, run);
   return found.ok() && found->reader ? found->reader->trainer_state().steps_done : 0;
 }
 

@@ -152,11 +152,13 @@ absl::Status put_in_place(const std::string& partial, const std::string& place) 
   return rename_path(partial, place);
 }
 
-/// Deletes complete checkpoints beyond the newest `keep`, and partial ones up to the step of
-/// `newest`. Nobody restores from those: the coordinator assigns no plan that starts with an older
-/// checkpoint while a newer one is being completed. And nobody counts what is written to these:
-/// shards are reported in the order of steps, and generations end before the next one begins.
-void delete_old(const std::string& folder, const std::string& newest, int64_t keep) {
+/// Deletes complete checkpoints of the run beyond the newest `keep`, and partial ones up to the
+/// step of `newest`. Nobody restores from those: the coordinator assigns no plan that starts with
+/// an older checkpoint while a newer one is being completed. And nobody counts what is written to
+/// these: shards are reported in the order of steps, and generations end before the next one
+/// begins.
+void delete_old(const std::string& folder, const std::string& newest, const std::string& run,
+                int64_t keep) {
   std::vector<std::string> complete;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
@@ -166,7 +168,8 @@ void delete_old(const std::string& folder, const std::string& newest, int64_t ke
       note_file_operation(entry.path(), "delete");
       fs::remove_all(entry.path(), error);
     } else if (fs::exists(entry.path() / kCompleteName)) {
-      complete.push_back(name);
+      const absl::StatusOr<TrainerState> state = read_trainer_state(entry.path().string());
+      if (!state.ok() || may_be_of_run(*state, run)) complete.push_back(name);
     }
   }
   std::sort(complete.begin(), complete.end());
@@ -293,7 +296,7 @@ absl::StatusOr<std::string> complete_checkpoint(const std::string& run_folder, u
   const std::string final_path = absl::StrCat(folder, "/", name);
   SKEIN_RETURN_IF_ERROR(put_in_place(partial, final_path));
   SKEIN_RETURN_IF_ERROR(point_latest(folder, name));
-  delete_old(folder, name, keep_latest_k);
+  delete_old(folder, name, state.run, keep_latest_k);
   return final_path;
 }
 

@@ -84,18 +84,29 @@ std::string shape_fault(const std::string& path,
   return "";
 }
 
+/// Empty: what the worker said of the state is whole, and the state may be the run's.
+std::string state_fault(const std::string& folder, const Listing& listing, const std::string& run) {
+  std::string fault = fault_of(folder, listing, kStateName);
+  if (!fault.empty()) return fault;
+  const absl::StatusOr<TrainerState> state = read_trainer_state(folder);
+  if (!state.ok()) return std::string(state.status().message());
+  if (may_be_of_run(*state, run)) return "";
+  return absl::StrCat(folder, " is of run ", state->run, ", and this is ", run);
+}
+
 /// One whole copy of each shard.
 struct FoundShards {
   std::vector<FoundFile> files;
   std::string fault;  // What is wrong with one of which there is none; else empty.
 };
-FoundShards find_shards(const std::vector<std::string>& folders, const plans::JobSpec& job) {
+FoundShards find_shards(const std::vector<std::string>& folders, const plans::JobSpec& job,
+                        const std::string& run) {
   FoundShards found;
   std::vector<std::pair<std::string, Listing>> listings;
   for (const std::string& folder : folders) {
     absl::StatusOr<Listing> listing = read_listing(folder, kHeldName);
-    std::string fault = listing.ok() ? fault_of(folder, *listing, kStateName)
-                                     : std::string(listing.status().message());
+    std::string fault =
+        listing.ok() ? state_fault(folder, *listing, run) : std::string(listing.status().message());
     if (fault.empty()) {
       listings.emplace_back(folder, *std::move(listing));
     } else {
@@ -168,10 +179,10 @@ absl::Status finish_emergency_shards(const std::string& folder, const TrainerSta
   return sync_folder(fs::path(folder).parent_path());
 }
 
-bool is_state_being_left(const std::string& run_folder) {
+bool is_state_being_left(const std::string& run_folder, const std::string& run) {
   // A disk may take so long for a layer; whoever has died writes no more.
   constexpr std::chrono::seconds kLately(20);
-  const uint64_t durable = durable_steps(run_folder);
+  const uint64_t durable = durable_steps(run_folder, run);
   for (const auto& [name, folders] : find_folders(run_folder, /*are_finished=*/false)) {
     if (name.steps_done <= durable) break;  // The newest come first.
     for (const std::string& folder : folders) {
@@ -195,15 +206,16 @@ uint64_t newest_left_state(const std::string& run_folder) {
 
 absl::StatusOr<AdoptedState> adopt_emergency_shards(const std::string& run_folder,
                                                     const plans::JobSpec& job,
-                                                    const FindLoss& find_loss, int64_t positions) {
+                                                    const FindLoss& find_loss,
+                                                    const AdoptingRun& run) {
   AdoptedState adopted;
   std::optional<uint64_t> newest;  // Read when it is asked for.
   for (const auto& [name, folders] : find_folders(run_folder)) {
     const std::optional<double> loss = find_loss(name.steps_done, name.generation);
     if (!loss) continue;
-    if (!newest) newest = durable_steps(run_folder);
+    if (!newest) newest = durable_steps(run_folder, run.id);
     if (name.steps_done <= *newest) continue;
-    FoundShards found = find_shards(folders, job);
+    FoundShards found = find_shards(folders, job, run.id);
     absl::StatusOr<TrainerState> state = absl::NotFoundError(found.fault);
     if (found.fault.empty()) {
       state = read_trainer_state(fs::path(found.files.front().path).parent_path());
@@ -217,7 +229,8 @@ absl::StatusOr<AdoptedState> adopt_emergency_shards(const std::string& run_folde
       continue;
     }
     state->loss = *loss;
-    state->positions = positions;
+    state->run = run.id;
+    state->positions = run.positions;
     const std::string partial = partial_checkpoint_path(run_folder, name.steps_done, kNoGeneration);
     SKEIN_RETURN_IF_ERROR(link_files(found.files, partial));
     std::vector<SavedFile> files;

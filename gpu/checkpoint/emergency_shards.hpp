@@ -40,10 +40,16 @@ using FindLoss = std::function<std::optional<double>(uint64_t steps_done, uint64
 /// have left none.
 uint64_t newest_left_state(const std::string& run_folder);
 
-/// Somebody is writing such state, newer than the newest whole checkpoint: there is a folder that
-/// is not finished, and something was written in it lately. Whoever looks for state may wait for
-/// that.
-bool is_state_being_left(const std::string& run_folder);
+/// Somebody is writing such state, newer than the run's newest whole checkpoint: there is a folder
+/// that is not finished, and something was written in it lately. Whoever looks for state may wait
+/// for that.
+bool is_state_being_left(const std::string& run_folder, const std::string& run);
+
+/// Whose checkpoint is made.
+struct AdoptingRun {
+  std::string id;         // As `TrainerState::run`.
+  int64_t positions = 0;  // As there; workers do not know them.
+};
 
 struct AdoptedState {
   std::string path;  // The checkpoint that was made; empty: there is nothing to make one of.
@@ -51,12 +57,13 @@ struct AdoptedState {
   std::vector<std::string> passed_over;  // A line for each newer state: what is wrong with it.
 };
 /// Makes a checkpoint of the newest state of the run whose layers workers have left between them,
-/// if it is newer than the newest checkpoint that is whole. Damaged shards are as good as none. The
-/// folders that it was made of go, as what is left of other partial checkpoints does. `positions`:
-/// as in TrainerState, as workers do not know them.
+/// if it is newer than its newest checkpoint that is whole. Damaged shards, and those of another
+/// run, are as good as none. The folders that it was made of go, as what is left of other partial
+/// checkpoints does.
 /// Unavailable, ResourceExhausted   the checkpoint cannot be written; what was left stays.
 absl::StatusOr<AdoptedState> adopt_emergency_shards(const std::string& run_folder,
                                                     const plans::JobSpec& job,
-                                                    const FindLoss& find_loss, int64_t positions);
+                                                    const FindLoss& find_loss,
+                                                    const AdoptingRun& run);
 
 }  // namespace skein::gpu

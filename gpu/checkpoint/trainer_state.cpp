@@ -25,12 +25,17 @@ TrainerState trainer_state_after(const plans::JobSpec& job, uint64_t steps_done)
   return state;
 }
 
+bool may_be_of_run(const TrainerState& state, const std::string& run) {
+  return state.run.empty() || run.empty() || state.run == run;
+}
+
 int64_t learned_positions(const TrainerState& state) {
   return state.steps_done == 0 ? state.positions : std::max(state.positions, state.seq_len);
 }
 
 nlohmann::ordered_json to_json(const TrainerState& state) {
-  return {{"steps_done", state.steps_done},
+  return {{"run", state.run},
+          {"steps_done", state.steps_done},
           {"samples_done", state.samples_done},
           {"seq_len", state.seq_len},
           {"positions", state.positions},
@@ -45,6 +50,8 @@ absl::StatusOr<TrainerState> read_trainer_state(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/", kStateName);
   SKEIN_ASSIGN_OR_RETURN(const nlohmann::json json, read_json(path));
   TrainerState state;
+  // An older release has not written it.
+  SKEIN_RETURN_IF_ERROR(take_optional(json, path, "run", state.run));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "steps_done", state.steps_done));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "samples_done", state.samples_done));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "seq_len", state.seq_len));

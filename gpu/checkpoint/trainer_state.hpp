@@ -12,6 +12,7 @@ namespace skein::gpu {
 
 /// What a checkpoint says beside tensors (trainer_state.json).
 struct TrainerState {
+  std::string run;            // Id of the run that wrote it; empty: an older release has, or none.
   uint64_t steps_done = 0;    // Committed steps; the next one is step number `steps_done`.
   uint64_t samples_done = 0;  // Position in the data order.
   int64_t seq_len = 0;        // Tokens of a training sample.
@@ -28,6 +29,9 @@ struct TrainerState {
 
 /// What the job says of the state after so many steps; the rest is the caller's to fill in.
 TrainerState trainer_state_after(const plans::JobSpec& job, uint64_t steps_done);
+
+/// False: another run than `run` has written it. True if either is not known.
+bool may_be_of_run(const TrainerState& state, const std::string& run);
 
 /// Positions that the weights have learned, in this run or before; 0: none.
 int64_t learned_positions(const TrainerState& state);

@@ -114,6 +114,19 @@ def resume_copies(program, run):
     result = resume(folder)
     program.expect("a run.id that is none is refused by name",
                    result.returncode == 1 and "run.id" in result.stderr, result.stderr.strip())
+    with open(os.path.join(run, "run.id")) as file:
+        own = file.read()
+    with open(os.path.join(folder, "run.id"), "w") as file:
+        file.write("another-run\n")
+    result = resume(folder)
+    program.expect("checkpoints of another run are refused by name",
+                   result.returncode == 2 and f"is of run {own.strip()}, and this is another-run" in
+                   result.stderr, result.stderr.strip())
+    os.remove(os.path.join(folder, "run.id"))
+    result = resume(folder)
+    with open(os.path.join(folder, "run.id")) as file:
+        program.expect("a run that has lost its run.id has that of its checkpoints",
+                       result.returncode == 0 and file.read() == own, result.stderr.strip())
 
 
 def resume_latest(program):

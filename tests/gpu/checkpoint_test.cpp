@@ -77,12 +77,17 @@ absl::StatusOr<std::vector<SavedFile>> save_shards(const std::string& run,
   return all;
 }
 
+/// Few tensors: it is written and read once for each operation on a file.
+plans::ModelSpec one_block() { return small_model(1); }
+
 /// Saves a whole checkpoint from stages cut at `cuts`.
 absl::Status save(const std::string& run, const std::vector<int64_t>& cuts, uint64_t steps,
-                  int64_t keep = 2, const plans::ModelSpec& model = small_model()) {
+                  int64_t keep = 2, const plans::ModelSpec& model = small_model(),
+                  const std::string& of = "") {
   const auto files = save_shards(run, cuts, steps, kGeneration, model);
   if (!files.ok()) return files.status();
   TrainerState state;
+  state.run = of;
   state.steps_done = steps;
   state.samples_done = 8 * steps;
   state.seq_len = 4;
@@ -123,6 +128,22 @@ TEST(Checkpoint, KeepsTheNewestOnes) {
   expect_whole(run.path(), 4);
 }
 
+TEST(Checkpoint, ThoseOfAnotherRunAreNeitherCountedNorDeleted) {
+  tests::TemporaryFolder run;
+  for (const uint64_t steps : {1, 9}) {
+    ASSERT_TRUE(save(run.path(), {1}, steps, 0, one_block(), "other").ok());
+  }
+  ASSERT_TRUE(save(run.path(), {1}, 2, 1, one_block(), "own").ok());
+  ASSERT_TRUE(save(run.path(), {1}, 3, 1, one_block(), "own").ok());
+  const auto own = own_checkpoints(run.path(), "own");
+  ASSERT_TRUE(own.ok()) << own.status();
+  EXPECT_EQ(own->folders, std::vector{run.file("checkpoint/step-00000003")});
+  EXPECT_EQ(own->passed_over.size(), 2u);
+  EXPECT_EQ(durable_steps(run.path(), "own"), 3u);
+  EXPECT_EQ(durable_steps(run.path(), "none"), 0u);
+  EXPECT_EQ(own_checkpoints(run.path(), "")->folders.size(), 3u) << "whoever only reads takes any";
+}
+
 TEST(Checkpoint, WhatWasBeingDeletedWhenItsWriterDiedIsNoneAndGoesWithTheNextOne) {
   tests::TemporaryFolder run;
   ASSERT_TRUE(save(run.path(), {3}, 1).ok());
@@ -133,9 +154,6 @@ TEST(Checkpoint, WhatWasBeingDeletedWhenItsWriterDiedIsNoneAndGoesWithTheNextOne
   EXPECT_FALSE(fs::exists(deleted));
   expect_whole(run.path(), 2);
 }
-
-/// Few tensors: it is written and read once for each operation on a file.
-plans::ModelSpec one_block() { return small_model(1); }
 
 TEST(Checkpoint, AFailureAtAnyWriteLeavesTheOneBefore) {
   for (int64_t k = 1;; ++k) {
@@ -166,7 +184,7 @@ void expect_one_is_whole(const std::string& run, uint64_t steps, const std::stri
   for (const std::string& folder : *folders) {
     EXPECT_THAT(find_faults(folder), IsEmpty()) << where << ": " << folder;
   }
-  EXPECT_GE(durable_steps(run), steps) << where;
+  EXPECT_GE(durable_steps(run, ""), steps) << where;
 }
 
 TEST(Checkpoint, ADeathBetweenAnyTwoOperationsLeavesOneThatIsWhole) {

@@ -5,6 +5,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "tests/support/temporary_folder.hpp"
@@ -27,7 +29,7 @@ constexpr int kLayers = 4;  // Embedding, two blocks, head.
 
 /// Writes some layers as a worker does, all numbers of which are `value`.
 std::string leave(const std::string& run, uint64_t steps, uint64_t generation, uint32_t worker,
-                  plans::LayerRange layers, float value) {
+                  plans::LayerRange layers, float value, const std::string& of = "") {
   const plans::ModelSpec model = small_job().model;
   const std::string folder = emergency_path(run, steps, generation, worker);
   std::vector<SavedFile> files;
@@ -45,6 +47,7 @@ std::string leave(const std::string& run, uint64_t steps, uint64_t generation, u
     files.insert(files.end(), written->begin(), written->end());
   }
   TrainerState state;
+  state.run = of;
   state.steps_done = steps;
   EXPECT_TRUE(finish_emergency_shards(folder, state, files).ok());
   return folder;
@@ -69,13 +72,13 @@ TEST(EmergencyShards, LayersOfSeveralWorkersMakeACheckpoint) {
   tests::TemporaryFolder run;
   leave(run.path(), 7, 3, 1, {0, 3}, 1);
   leave(run.path(), 7, 3, 2, {2, 4}, 1);
-  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, 3);
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
   ASSERT_TRUE(adopted.ok()) << adopted.status();
   EXPECT_EQ(adopted->path, run.file("checkpoint/step-00000007"));
   EXPECT_EQ(adopted->steps_done, 7u);
   EXPECT_EQ(read(run.path()), std::pair(uint64_t{7}, 1.0F));
   EXPECT_FALSE(fs::exists(emergency_path(run.path(), 7, 3, 1))) << "it is of no use any more";
-  const auto again = adopt_emergency_shards(run.path(), small_job(), any_loss, 3);
+  const auto again = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
   EXPECT_TRUE(again.ok() && again->path.empty());
 }
 
@@ -84,7 +87,7 @@ TEST(EmergencyShards, TheNewestStateThatIsThereAsAWholeIsTaken) {
   leave(run.path(), 7, 3, 1, {0, 4}, 1);
   leave(run.path(), 8, 3, 1, {0, 4}, 2);
   leave(run.path(), 9, 3, 1, {0, 3}, 3);  // Nobody has its last layer.
-  ASSERT_TRUE(adopt_emergency_shards(run.path(), small_job(), any_loss, 3).ok());
+  ASSERT_TRUE(adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3}).ok());
   EXPECT_EQ(read(run.path()), std::pair(uint64_t{8}, 2.0F));
 }
 
@@ -95,7 +98,7 @@ TEST(EmergencyShards, WhatTheRunHasTakenBackIsNotTaken) {
   const auto find_loss = [](uint64_t, uint64_t generation) -> std::optional<double> {
     return generation == 4 ? std::optional(2.5) : std::nullopt;
   };
-  ASSERT_TRUE(adopt_emergency_shards(run.path(), small_job(), find_loss, 3).ok());
+  ASSERT_TRUE(adopt_emergency_shards(run.path(), small_job(), find_loss, {"", 3}).ok());
   EXPECT_EQ(read(run.path()), std::pair(uint64_t{6}, 2.0F));
 }
 
@@ -108,15 +111,38 @@ TEST(EmergencyShards, OfTwoCopiesTheOneThatIsWholeIsTaken) {
   file.seekp(-1, std::ios::end);
   file.put('x');
   file.close();
-  ASSERT_TRUE(adopt_emergency_shards(run.path(), small_job(), any_loss, 3).ok());
+  ASSERT_TRUE(adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3}).ok());
   EXPECT_EQ(read(run.path()), std::pair(uint64_t{7}, 1.0F));
+}
+
+TEST(EmergencyShards, WhatWorkersOfAnotherRunHaveLeftIsPassedOver) {
+  tests::TemporaryFolder run;
+  leave(run.path(), 7, 3, 1, {0, 4}, 1, "own");
+  leave(run.path(), 8, 3, 1, {0, 2}, 2, "own");
+  const std::string others = leave(run.path(), 8, 3, 2, {2, 4}, 2, "other");
+  EXPECT_EQ(runs_of_checkpoints(run.path()), (std::set<std::string>{"other", "own"}));
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"own", 3});
+  ASSERT_TRUE(adopted.ok()) << adopted.status();
+  EXPECT_EQ(adopted->passed_over.size(), 1u);
+  EXPECT_EQ(read(run.path()), std::pair(uint64_t{7}, 1.0F));
+  EXPECT_EQ(read_trainer_state(adopted->path)->run, "own");
+  EXPECT_TRUE(fs::exists(others)) << "it is not ours to delete";
+}
+
+TEST(EmergencyShards, WhatDoesNotSayOfWhichRunItIsIsTaken) {
+  tests::TemporaryFolder run;
+  leave(run.path(), 7, 3, 1, {0, 4}, 1);
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"own", 3});
+  ASSERT_TRUE(adopted.ok()) << adopted.status();
+  ASSERT_EQ(adopted->steps_done, 7u);
+  EXPECT_EQ(read_trainer_state(adopted->path)->run, "own") << "it is the run's own from now on";
 }
 
 TEST(EmergencyShards, AStateWithoutWhatItsTrainerSaidIsNotTaken) {
   tests::TemporaryFolder run;
   const std::string folder = leave(run.path(), 7, 3, 1, {0, 4}, 1);
   std::ofstream(folder + "/trainer_state.json", std::ios::app) << " ";
-  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, 3);
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
   EXPECT_TRUE(adopted.ok() && adopted->path.empty()) << adopted.status();
   EXPECT_EQ(adopted->passed_over.size(), 1u);
 }
@@ -126,7 +152,7 @@ TEST(EmergencyShards, AnotherModelsShardIsPassedOver) {
   const std::string folder = leave(run.path(), 7, 3, 1, {0, 4}, 1);
   plans::JobSpec other = small_job();
   other.model.channels = 4;
-  const auto adopted = adopt_emergency_shards(run.path(), other, any_loss, 3);
+  const auto adopted = adopt_emergency_shards(run.path(), other, any_loss, {"", 3});
   EXPECT_TRUE(adopted.ok() && adopted->path.empty()) << adopted.status();
   ASSERT_EQ(adopted->passed_over.size(), 1u);
   EXPECT_NE(adopted->passed_over[0].find("none of the model"), std::string::npos);
@@ -141,7 +167,7 @@ TEST(EmergencyShards, WhatIsUnfinishedOrNoneOfOursIsNotTaken) {
   std::ofstream(run.file("checkpoint/step-7.g3.w1.tmp/HELD")) << "{}";
   fs::create_directories(emergency_path(run.path(), 8, 3, 1));
   std::ofstream(emergency_path(run.path(), 8, 3, 1) + "/HELD") << "no JSON";
-  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, 3);
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
   EXPECT_TRUE(adopted.ok() && adopted->path.empty()) << adopted.status();
 }
 

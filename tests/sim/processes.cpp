@@ -590,7 +590,8 @@ absl::Status SimulatedCoordinator::start() {
   start.is_verified = false;
   if (around_.store.lives > 1) {
     SKEIN_ASSIGN_OR_RETURN(
-        start, actors::find_resumed(options.job, options.run_folder, *journal, options.load_path));
+        start, actors::find_resumed(options.job, {options.run_folder, options.run_id}, *journal,
+                                    options.load_path));
   }
   if (around_.cut_short && around_.cut_short->has_struck()) {
     return absl::AbortedError("it has died between two operations on files");
@@ -660,8 +661,9 @@ actors::CheckpointIo SimulatedCoordinator::spawn_checkpoints(
     const std::function<absl::Status()>& check_later_life) {
   World& world = around_.world;
   real_checkpoints_ = world.spawn_in(process_, [&](auto& system) {
-    return actors::CheckpointIo(
-        system.spawn(actors::checkpoint_io, around_.job, around_.run_folder, check_later_life));
+    return actors::CheckpointIo(system.spawn(actors::checkpoint_io, around_.job,
+                                             actors::RunPlace{around_.run_folder, around_.run},
+                                             check_later_life));
   });
   if (!around_.disk.is_slow() && around_.mutation != Mutation::kLeftIgnored) {
     return real_checkpoints_;

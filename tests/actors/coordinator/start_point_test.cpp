@@ -50,11 +50,44 @@ TEST(StartPoint, StepsThatOnlyTheCheckpointKnowsAreOfItsPlan) {
     if (is_named) state.plan = plans::to_text(plan);
     write_start(job, folder.path(), state);
     std::string load_path = folder.path();
-    const auto start = find_resumed(job, folder.path(), *journal, load_path);
+    const auto start = find_resumed(job, {folder.path(), "own"}, *journal, load_path);
     ASSERT_TRUE(start.ok()) << start.status();
     EXPECT_EQ(start->committed_steps, 4u);
     EXPECT_EQ(plans::generation_of(start->step_generations, 2), 1u);
     EXPECT_EQ(plans::generation_of(start->step_generations, 4), is_named ? 7u : 0u);
+  }
+}
+
+/// One of the same shape may lie there, with more steps.
+TEST(StartPoint, ACheckpointOfAnotherRunIsPassedOver) {
+  plans::JobSpec job = small_job(1, 1);
+  job.training.steps = 100;
+  job.device.type = "sleep";                   // It reads no data.
+  for (const std::string own : {"own", ""}) {  // An older release has not said whose it is.
+    tests::TemporaryFolder folder;
+    const auto journal = Journal::open(folder.file("journal")).value();
+    gpu::TrainerState state = gpu::trainer_state_after(job, 6);
+    state.run = "other";
+    state.positions = 77;
+    write_start(job, folder.path(), state);
+    std::string load_path = folder.path();
+    const RunPlace place{folder.path(), "own"};
+    const absl::Status refused = find_resumed(job, place, *journal, load_path).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+    EXPECT_NE(refused.message().find("step-00000006 is of run other"), std::string::npos);
+    EXPECT_TRUE(find_start(job, load_path).ok()) << "a new run may begin with it";
+    state = gpu::trainer_state_after(job, 4);
+    state.run = own;
+    write_start(job, folder.path(), state);
+    const auto start = find_resumed(job, place, *journal, load_path);
+    ASSERT_TRUE(start.ok()) << start.status();
+    EXPECT_EQ(start->durable_step, 4u);
+    EXPECT_EQ(start->positions, 0);
+    EXPECT_EQ(start->passed_over.size(), 1u);
+    const auto verified = verify_start(job, load_path, "own", UINT64_MAX, TrainingData());
+    ASSERT_TRUE(verified.ok()) << verified.status();
+    EXPECT_EQ(verified->durable_step, 4u);
+    EXPECT_TRUE(verified->faults.empty());
   }
 }
 
@@ -76,7 +109,7 @@ TEST(StartPoint, TheDataOfAnOlderCheckpointAreKnownAgain) {
     state.data_digest = (*data)->digest_of_tokens() + (is_other ? 1 : 0);
     state.has_digest_of_tokens = true;
     write_start(job, run.path(), state);
-    EXPECT_EQ(verify_start(job, run.path(), 5, std::nullopt).ok(), !is_other);
+    EXPECT_EQ(verify_start(job, run.path(), "own", 5, std::nullopt).ok(), !is_other);
   }
 }
 
@@ -96,7 +129,7 @@ TEST(StartPoint, PositionsThatWereLearnedBeforeAreKept) {
     EXPECT_EQ(other->positions, begun);
     const auto journal = Journal::open(folder.file("journal")).value();
     std::string load_path = folder.path();
-    const auto resumed = find_resumed(job, folder.path(), *journal, load_path);
+    const auto resumed = find_resumed(job, {folder.path(), "own"}, *journal, load_path);
     ASSERT_TRUE(resumed.ok()) << resumed.status();
     EXPECT_EQ(resumed->positions, before);
   }

@@ -42,9 +42,11 @@ struct HolderRig {
   plans::LayerRange all() const { return {0, plans::layer_count(request.job.model)}; }
   std::string path(uint64_t step) const { return gpu::emergency_path(folder.path(), step, 2, 3); }
   /// Steps of the checkpoint that a coordinator would make of what is there; 0: of none.
-  uint64_t adopt() const {
+  uint64_t adopt(const std::string& run = "small-1") const {
     const auto any = [](uint64_t, uint64_t) { return std::optional(1.0); };
-    return gpu::adopt_emergency_shards(folder.path(), request.job, any, 0).value().steps_done;
+    return gpu::adopt_emergency_shards(folder.path(), request.job, any, {run, 0})
+        .value()
+        .steps_done;
   }
 
   tests::TemporaryFolder folder;
@@ -60,6 +62,29 @@ TEST(EmergencySave, ACoordinatorGoesOnFromWhatWasWritten) {
   EXPECT_EQ(saved.folders, (std::vector<std::string>{rig.path(7), rig.path(6)}));
   EXPECT_EQ(rig.adopt(), 7u);
   EXPECT_TRUE(save_in_emergency(rig.request).folders.empty()) << "the checkpoint has it";
+}
+
+TEST(EmergencySave, AnotherRunDoesNotGoOnFromIt) {
+  HolderRig rig;
+  rig.hold(7, rig.all());
+  ASSERT_TRUE(save_in_emergency(rig.request).status.ok());
+  EXPECT_EQ(rig.adopt("other-2"), 0u);
+  EXPECT_EQ(rig.adopt(), 7u);
+}
+
+TEST(EmergencySave, ACheckpointOfAnotherRunIsNoReasonNotToWrite) {
+  HolderRig rig;
+  rig.request.run = "other-2";
+  std::ofstream(rig.folder.file(kRunIdName)) << "other-2\n";
+  rig.hold(9, rig.all());
+  ASSERT_TRUE(save_in_emergency(rig.request).status.ok());
+  ASSERT_EQ(rig.adopt("other-2"), 9u);
+  rig.request.run = "small-1";
+  std::ofstream(rig.folder.file(kRunIdName)) << "small-1\n";
+  rig.request.held.clear();
+  rig.hold(7, rig.all());
+  EXPECT_EQ(save_in_emergency(rig.request).folders.size(), 1u);
+  EXPECT_EQ(rig.adopt(), 7u);
 }
 
 TEST(EmergencySave, ADamagedNewerCheckpointIsNoReasonNotToWrite) {

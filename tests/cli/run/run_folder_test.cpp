@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 
+#include "gpu/checkpoint/trainer_state.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace skein::cli {
@@ -92,6 +93,29 @@ TEST_F(RunFolderTest, ARunHasOneIdThatIsMadeOnce) {
   RunFolder alike = make();
   alike.job_id = first.job_id;  // As on another machine, in the same second.
   EXPECT_NE(*take_run_id(alike), *id);
+}
+
+/// It is what workers that live know the run by, and its checkpoints.
+TEST_F(RunFolderTest, AnIdThatIsLostIsThatOfTheCheckpoints) {
+  const RunFolder made = make();
+  const auto write = [&](const std::string& name, const std::string& run) {
+    gpu::TrainerState state;
+    state.run = run;
+    fs::create_directories(made.file("checkpoint/" + name));
+    std::ofstream(made.file("checkpoint/" + name + "/trainer_state.json")) << gpu::to_json(state);
+  };
+  write("step-00000002", "small-1");
+  write("step-00000001", "");
+  const auto id = take_run_id(made);
+  ASSERT_TRUE(id.ok()) << id.status();
+  EXPECT_EQ(*id, "small-1");
+  write("step-00000003", "other-2");
+  EXPECT_EQ(*take_run_id(made), "small-1") << "the file says so";
+  fs::remove(made.file("run.id"));
+  const auto unclear = take_run_id(made);
+  EXPECT_EQ(unclear.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(unclear.status().message()), HasSubstr("other-2, small-1"));
+  EXPECT_FALSE(fs::exists(made.file("run.id")));
 }
 
 TEST_F(RunFolderTest, AnIdThatIsDamagedIsNotReplaced) {
