@@ -15,6 +15,8 @@ constexpr int64_t kLargeGrain = 2 << 20;  // A page of the device's memory.
 /// A cached block is taken if at most this share of what is asked for is left unused.
 constexpr int64_t kWasteParts = 8;
 
+int64_t grain_of(int64_t bytes) { return bytes < kSmallBytes ? kSmallGrain : kLargeGrain; }
+
 }  // namespace
 
 CachingAllocator::CachingAllocator(Source source, int64_t bytes_max)
@@ -28,9 +30,11 @@ CachingAllocator::~CachingAllocator() {
 }
 
 int64_t CachingAllocator::rounded(int64_t bytes) {
-  const int64_t grain = bytes < kSmallBytes ? kSmallGrain : kLargeGrain;
+  const int64_t grain = grain_of(bytes);
   return std::max<int64_t>((bytes + grain - 1) / grain, 1) * grain;
 }
+
+int64_t CachingAllocator::rounding_max(int64_t bytes) { return grain_of(bytes); }
 
 absl::StatusOr<void*> CachingAllocator::take(int64_t bytes) {
   if (bytes < 0 || bytes > INT64_MAX / 2) {

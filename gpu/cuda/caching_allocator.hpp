@@ -39,6 +39,8 @@ class CachingAllocator {
   /// Sizes are rounded up, so that blocks are of use to others: small ones to 512 bytes, those of
   /// 1 MiB and more to 2 MiB.
   static int64_t rounded(int64_t bytes);
+  /// The most that is added to one block of at most `bytes`.
+  static int64_t rounding_max(int64_t bytes);
 
  private:
   absl::StatusOr<void*> take_new(int64_t bytes);

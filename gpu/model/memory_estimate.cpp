@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/cuda/caching_allocator.hpp"
 #include "gpu/model/head.hpp"
 #include "gpu/model/layer.hpp"
 #include "gpu/numbers.hpp"
@@ -96,6 +97,34 @@ MemoryEstimate estimate_memory(const StageModelOptions& options, const DeviceInf
                            estimate.state_bytes;
   if (options.exact_summands > 0) estimate.working_bytes += 2 * float_bytes(parameters);
   return estimate;
+}
+
+int64_t rounding_bytes(const StageModelOptions& options, const DeviceInfo& device) {
+  if (device.memory_bytes == 0) return 0;
+  const MemoryEstimate all = estimate_memory(options, device);
+  int64_t parameters = 0;
+  for (const auto& spec : plans::range_parameters(options.model, options.layers)) {
+    parameters += plans::element_count(spec);
+  }
+  const bool has_copy = device.activations != NumberType::kFloat32;
+  const int64_t weights = CachingAllocator::rounding_max(float_bytes(parameters));
+  // Weights, gradients, two moments, and the copy of the weights that products read.
+  int64_t bytes = (has_copy ? 5 : 4) * weights;
+  if (options.exact_summands > 0) {
+    bytes += CachingAllocator::rounding_max(2 * float_bytes(parameters));
+  }
+  bytes += options.old_versions * (has_copy ? 2 : 1) * weights;
+  if (const int64_t stashes = options.stash_count; stashes > 0) {
+    const int64_t blocks = block_count(options);
+    const int64_t statistics =
+        blocks > 0 ? make_block({options.model, options.rows, options.seq_len})->statistics_floats()
+                   : 0;
+    bytes += stashes * (CachingAllocator::rounding_max(all.stash_bytes / stashes) +
+                        CachingAllocator::rounding_max(float_bytes(blocks * statistics)));
+  }
+  // Scratch, statistics, a gradient, what is pending, what passes and the table of rotary turns.
+  bytes += 6 * CachingAllocator::rounding_max(shared_bytes(options, device));
+  return bytes + CachingAllocator::rounding_max(all.split_bytes);
 }
 
 absl::Status with_estimate(const absl::Status& why, const StageModelOptions& options,

@@ -23,9 +23,14 @@ struct MemoryEstimate {
   int64_t total_bytes() const { return planned_bytes() + working_bytes; }
 };
 /// On a device of these `DeviceInfo::activations` and `logits`. The model allocates `total_bytes`.
-/// A device needs a little more: its allocator rounds up, and kernels take scratch;
-/// tests/gpu/cuda_memory_test.cpp bounds by how much.
+/// A device needs a little more: its allocator rounds up (`rounding_bytes`), and kernels take
+/// scratch; tests/gpu/cuda_memory_test.cpp bounds by how much.
 MemoryEstimate estimate_memory(const StageModelOptions& options, const DeviceInfo& device);
+
+/// What rounding each block of memory up adds at most to what such a stage allocates, or one of
+/// some of its layers. 0 unless the device has memory of its own, which `CachingAllocator` gives
+/// out.
+int64_t rounding_bytes(const StageModelOptions& options, const DeviceInfo& device);
 
 /// The error with what the plan counts on for the stage, if memory is what was missing.
 absl::Status with_estimate(const absl::Status& why, const StageModelOptions& options,

@@ -198,6 +198,17 @@ int64_t working_bytes(const plans::JobSpec& job, const Device& device, int64_t r
   return estimate_memory(options, device.info()).working_bytes;
 }
 
+int64_t rounding_bytes(const plans::JobSpec& job, const Device& device, int64_t rows) {
+  StageModelOptions options = options_of(job, {0, plans::layer_count(job.model)}, rows);
+  // Twice the stages, of which there are no more than layers, is what filling all bubbles takes.
+  const int64_t in_flight = plans::microbatch_count(job) * job.sync.claims_in_flight;
+  options.stash_count =
+      static_cast<int32_t>(std::min(in_flight, 2 * plans::layer_count(job.model)));
+  options.old_versions = static_cast<int32_t>(job.sync.claims_in_flight - 1);
+  options.exact_summands = job.tokens.reproducible ? 1 : 0;
+  return rounding_bytes(options, device.info());
+}
+
 absl::StatusOr<plans::Profile> measure_profile(const plans::JobSpec& job, Device& device,
                                                const std::vector<int64_t>& rows, int repeats) {
   plans::Profile profile;

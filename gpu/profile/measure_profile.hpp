@@ -28,4 +28,9 @@ int64_t profile_bytes(const plans::JobSpec& job, const Device& device,
 /// What a stage with all layers takes beside what a profile counts.
 int64_t working_bytes(const plans::JobSpec& job, const Device& device, int64_t rows);
 
+/// What rounding adds at most to the memory of a stage, whichever layers a plan gives it, with
+/// micro-batches of at most so many rows; see gpu/model/memory_estimate.hpp. Of stashes it counts
+/// as many as any schedule but GPipe's holds.
+int64_t rounding_bytes(const plans::JobSpec& job, const Device& device, int64_t rows);
+
 }  // namespace skein::gpu

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "gpu/cuda/caching_allocator.hpp"
 #include "tests/gpu/rounding_device.hpp"
 
 namespace skein::gpu {
@@ -68,6 +71,56 @@ TEST(MemoryEstimate, OfBfloat16IsHalfOfActivationsAndWithoutStatistics) {
   const int64_t statistics = 3 * (4 + 2) * 4 * options.rows * options.seq_len;
   EXPECT_EQ(2 * (halves.stash_bytes - statistics), floats.stash_bytes - statistics);
   EXPECT_EQ(8 * halves.state_bytes, 9 * floats.state_bytes) << "a copy of the weights";
+}
+
+/// A device with memory of its own, which counts what rounding adds.
+class PagedDevice final : public Device {
+ public:
+  explicit PagedDevice(NumberType activations)
+      : inner_(make_sleep_device({})), info_(inner_->info()) {
+    info_.activations = activations;
+    info_.memory_bytes = int64_t{1} << 40;
+  }
+  const DeviceInfo& info() const override { return info_; }
+  absl::StatusOr<Buffer> allocate(int64_t bytes) override {
+    added_bytes += CachingAllocator::rounded(bytes) - bytes;
+    return inner_->allocate(bytes);
+  }
+  absl::Status run(Work work) override { return inner_->run(std::move(work)); }
+
+  int64_t added_bytes = 0;
+
+ private:
+  std::unique_ptr<Device> inner_;
+  DeviceInfo info_;
+};
+
+TEST(MemoryEstimate, BoundsWhatRoundingAddsToAStageOfAnyOfItsLayers) {
+  for (const int64_t channels : {12, 192}) {  // Blocks of some KiB, and of more than a MiB.
+    for (const NumberType type : {NumberType::kFloat32, NumberType::kBfloat16}) {
+      StageModelOptions whole = options_for({0, 5});
+      whole.model.channels = channels;
+      whole.seq_len = whole.model.positions = 32;
+      whole.stash_count = 3;
+      whole.old_versions = 2;
+      whole.exact_summands = 8;
+      const int64_t bound = rounding_bytes(whole, PagedDevice(type).info());
+      EXPECT_EQ(rounding_bytes(whole, RoundingDevice().info()), 0) << "its memory is the host's";
+      int64_t most = 0;
+      for (const plans::LayerRange& layers :
+           {plans::LayerRange{0, 5}, {0, 1}, {0, 2}, {1, 3}, {2, 4}, {4, 5}}) {
+        StageModelOptions options = whole;
+        options.layers = layers;
+        PagedDevice device(type);
+        const auto model = StageModel::create(options, device);
+        ASSERT_TRUE(model.ok()) << model.status();
+        EXPECT_LE(device.added_bytes, bound) << layers.begin << ".." << layers.end;
+        most = std::max(most, device.added_bytes);
+      }
+      EXPECT_GT(most, bound / 16) << "nor does it ask for far more than that";
+      EXPECT_EQ(bound > (1 << 20), channels == 192) << "small blocks are rounded to 512 bytes";
+    }
+  }
 }
 
 TEST(MemoryEstimate, IsAddedToErrorsOfMemoryOnly) {

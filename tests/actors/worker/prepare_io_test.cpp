@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu/profile/measure_profile.hpp"
 #include "plans/plan/layout_plan.hpp"
 #include "tests/actors/small_job.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -34,7 +35,8 @@ struct PrepareRig {
     listener = system->spawn([this]() -> PrepareListener::behavior_type {
       return {[this](const PreparedReplicas& result) { prepared = result; },
               [this](const StateSent& sent) { state_sent = sent.status; },
-              [](const ProfileMeasured&) {}, [](const EmergencySaved&) {}};
+              [this](const ProfileMeasured& result) { measured = result; },
+              [](const EmergencySaved&) {}};
     });
     request.worker = {1};
     request.job = job;
@@ -87,6 +89,7 @@ struct PrepareRig {
   PrepareRequest request;
   std::optional<PreparedReplicas> prepared;
   std::optional<absl::Status> state_sent;
+  std::optional<ProfileMeasured> measured;
 };
 
 TEST(PrepareIo, DataThatIsOpenIsComparedWithEachPlanAsWell) {
@@ -147,6 +150,37 @@ TEST(PrepareIo, AModelGoesOnOnlyIfItsOptimizerIsTheJobs) {
   EXPECT_NE(changed.model, first.model);
   EXPECT_EQ(changed.options.optimizer.weight_decay, 0.5);
   EXPECT_EQ(rig.state_of(first), rig.state_of(changed)) << "the state goes on all the same";
+}
+
+/// Says that it has memory of its own, as a GPU has.
+class OwnMemoryDevice final : public gpu::Device {
+ public:
+  OwnMemoryDevice() : inner_(gpu::make_host_device(1)), info_(inner_->info()) {
+    info_.memory_bytes = int64_t{1} << 30;
+  }
+  const gpu::DeviceInfo& info() const override { return info_; }
+  absl::StatusOr<gpu::Buffer> allocate(int64_t bytes) override { return inner_->allocate(bytes); }
+  absl::Status run(gpu::Work work) override { return inner_->run(std::move(work)); }
+
+ private:
+  const std::unique_ptr<gpu::Device> inner_;
+  gpu::DeviceInfo info_;
+};
+
+TEST(PrepareIo, PlansCountOnWhatADeviceHasLessWhatRoundingTakes) {
+  PrepareRig rig;
+  ProfileWork work;
+  work.job = rig.job;
+  work.device = std::make_shared<OwnMemoryDevice>();
+  work.rows = {1, 2};
+  caf::anon_send(rig.io, work, rig.listener);
+  rig.run();
+  ASSERT_TRUE(rig.measured.has_value());
+  ASSERT_TRUE(rig.measured->status.ok()) << rig.measured->status;
+  const int64_t rounding = gpu::rounding_bytes(rig.job, *work.device, 2);
+  EXPECT_GT(rounding, 0);
+  EXPECT_EQ(rig.measured->measured.memory_bytes, work.device->info().memory_bytes - rounding);
+  EXPECT_EQ(rig.measured->measured.memory_bytes_max, 0) << "there is no limit";
 }
 
 /// Has memory of its own, as a GPU has, until it is full.
