@@ -49,15 +49,38 @@ std::map<WorkerId, const MeasuredWorker*> measured_by_worker(const ReplanRequest
   return measured;
 }
 
+/// The planner's plan with micro-batches of the job's own rows or more; where none of these fits
+/// the memory, with half of them, a quarter, and so on. What does not fit with one row either is
+/// refused as it is with the job's own.
+absl::StatusOr<PlannedPipeline> plan_within_memory(PlanRequest asked) {
+  const PlannerFunction make_plan = planners().front().make_plan;
+  absl::StatusOr<PlannedPipeline> chosen = make_plan(asked);
+  const absl::Status lacking = chosen.status();
+  const int64_t own_rows = asked.microbatch_rows.front();
+  int64_t rows = own_rows;
+  while (absl::IsResourceExhausted(chosen.status()) && rows > 1) {
+    rows /= 2;
+    while (asked.global_batch_rows % rows != 0) --rows;
+    asked.microbatch_rows = {rows};
+    chosen = make_plan(asked);
+  }
+  if (lacking.ok()) return chosen;
+  if (!chosen.ok()) return lacking;
+  chosen->reason = absl::StrCat("micro-batches of ", rows,
+                                " rows, as no plan with training.micro_batch_size = ", own_rows,
+                                " fits the memory: ", chosen->reason);
+  return chosen;
+}
+
 absl::StatusOr<PlannedPipeline> ask_planner(const ReplanRequest& request) {
   SKEIN_ASSIGN_OR_RETURN(const std::vector<MeasuredWorker> measured, measured_of_all(request));
   PlanRequest asked = measured_request(request.job, measured);
-  SKEIN_ASSIGN_OR_RETURN(PlannedPipeline chosen, planners().front().make_plan(asked));
+  SKEIN_ASSIGN_OR_RETURN(PlannedPipeline chosen, plan_within_memory(asked));
   if (!check_plan(request.job, chosen.plan).ok()) {
     // Several stages on a worker may bring both ends of a tied embedding together, which is no plan
     // to run: one stage for each has them apart.
     asked.schedules = {ScheduleKind::k1F1B};
-    SKEIN_ASSIGN_OR_RETURN(chosen, planners().front().make_plan(asked));
+    SKEIN_ASSIGN_OR_RETURN(chosen, plan_within_memory(std::move(asked)));
   }
   // Its workers are 1, 2, ... in the order of the measurements.
   SKEIN_ASSIGN_OR_RETURN(chosen.plan, adopt_plan(request.job, std::move(chosen.plan),

@@ -34,8 +34,9 @@ struct ReplanRequest {
 
 /// The plan for these workers, in this order:
 ///   1 the plan that the job asks for (plan file, layout, or the planner's choice if it is to
-///     choose), when the workers suffice for it. Workers that hold a stage's state keep the stage
-///     where devices are alike (layouts), so that least state moves.
+///     choose), when the workers suffice for it. Where no choice of the planner fits the memory,
+///     its micro-batches are halved until one does. Workers that hold a stage's state keep the
+///     stage where devices are alike (layouts), so that least state moves.
 ///   2 urgent: the current plan without the replicas of lost workers, their rows split over the
 ///     stage's other replicas, when each stage keeps one and, as far as they have measured, these
 ///     have the memory. This comes before 1 for a job whose plan

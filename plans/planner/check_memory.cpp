@@ -17,6 +17,8 @@
 namespace skein::plans {
 namespace {
 
+constexpr const char* kRowsKey = " rows (training.micro_batch_size)";
+
 /// What the memory of a plan is checked with.
 struct Room {
   const Profile& profile;
@@ -130,7 +132,7 @@ std::vector<std::string> mitigations(const Plan& plan, const Room& room) {
     mitigations.push_back("the schedule 1F1B");
   }
   if (const int64_t rows = fitting_rows(plan, room); rows > 0) {
-    mitigations.push_back(absl::StrCat("micro-batches of ", rows, " rows"));
+    mitigations.push_back(absl::StrCat("micro-batches of ", rows, kRowsKey));
   }
   if (const int64_t stages = fitting_stages(plan, room); stages > 0) {
     mitigations.push_back(absl::StrCat(stages, " stages of one device"));
@@ -139,7 +141,7 @@ std::vector<std::string> mitigations(const Plan& plan, const Room& room) {
   changed = plan;
   changed.recompute = true;
   if (const int64_t rows = fitting_rows(changed, room); rows > 0) {
-    mitigations.push_back(absl::StrCat("recomputation and micro-batches of ", rows, " rows"));
+    mitigations.push_back(absl::StrCat("recomputation and micro-batches of ", rows, kRowsKey));
   }
   if (const int64_t stages = fitting_stages(changed, room); stages > 0) {
     mitigations.push_back(absl::StrCat("recomputation and ", stages, " stages of one device"));

@@ -74,12 +74,16 @@ struct PlannedCluster : Cluster {
   std::vector<RequestPlan> asked;
 };
 
-/// The least memory of each worker with which that many of them can train, to within a tenth.
+/// The least memory of each worker with which that many of them can train with the job's own
+/// micro-batches, to within a tenth.
 int64_t memory_for(uint32_t count) {
   for (int64_t bytes = 1 << 16;; bytes += bytes / 10) {
     PlannedCluster cluster(count, bytes);
     for (uint32_t id = 1; id <= count; ++id) cluster.quiesce(id);
-    if (find<AssignPlan>(cluster.answer_last().decisions()) != nullptr) return bytes;
+    const CoordinatorOutcome answered = cluster.answer_last();
+    const auto* assigned = find<AssignPlan>(answered.decisions());
+    const int64_t own_rows = planned_job().training.micro_batch_size;
+    if (assigned != nullptr && assigned->plan.microbatch_rows >= own_rows) return bytes;
   }
 }
 

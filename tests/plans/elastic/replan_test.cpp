@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "../planner/planner_requests.hpp"
+#include "absl/strings/str_cat.h"
 #include "plans/plan/layout_plan.hpp"
 #include "plans/plan/pipeline_cuts.hpp"
 #include "plans/profile/estimate.hpp"
@@ -54,6 +55,33 @@ std::vector<std::vector<uint32_t>> placed(const Plan& plan) {
     for (const ReplicaPlan& replica : stage.replicas) all.back().push_back(replica.worker.value);
   }
   return all;
+}
+
+TEST(Replan, WhereNoPlanOfThePlannerFitsMicroBatchesAreHalved) {
+  ReplanRequest request{auto_job(), std::nullopt, first_ids(2), {}, std::nullopt};
+  const int64_t own_rows = request.job.training.micro_batch_size;
+  int refused = 0, halved = 0;
+  for (int64_t bytes = 4000; bytes < int64_t{1} << 40; bytes += bytes / 10) {
+    request.measured = measured(request.workers);
+    for (MeasuredWorker& each : request.measured) {
+      each.profile = estimate_profile(request.job.model, request.job.training.seq_len,
+                                      {1, own_rows}, request.job.optimizer, 1e9, 1e9);
+      each.memory_bytes = 2 * bytes;  // Both share the host's.
+    }
+    const auto chosen = replan(request);
+    if (!chosen.ok()) {
+      ++refused;
+      EXPECT_TRUE(absl::IsResourceExhausted(chosen.status())) << chosen.status();
+      continue;
+    }
+    expect_usable(chosen, request);
+    EXPECT_TRUE(check_fits(request, chosen->plan).ok()) << bytes;
+    if (chosen->plan.microbatch_rows >= own_rows) break;
+    ++halved;
+    EXPECT_THAT(chosen->reason, HasSubstr(absl::StrCat("training.micro_batch_size = ", own_rows)));
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_GT(halved, 0);
 }
 
 /// Whoever joins first has the lowest number, wherever it runs.
