@@ -7,6 +7,7 @@
 #include "plans/plan/layout_plan.hpp"
 #include "plans/planner/pipelines_planner.hpp"
 #include "plans/stragglers/speed_watch.hpp"
+#include "plans/stragglers/stalls.hpp"
 
 namespace skein::plans {
 namespace {
@@ -17,9 +18,12 @@ constexpr double kGainMin = 0.05;
 absl::StatusOr<double> predict_measured_progress(const ChangeQuestion& question, const Plan& plan) {
   SKEIN_ASSIGN_OR_RETURN(const Plan positioned, with_positions(plan, ids_of(question.measured)));
   const JobSpec& job = question.request.job;
+  const PlanRequest asked = measured_request(job, question.measured);
   SKEIN_ASSIGN_OR_RETURN(
       const PipelinesProgress progress,
-      predict_progress(job, positioned, measured_request(job, question.measured)));
+      predict_progress(
+          job, positioned, asked,
+          disturbed_clusters(asked.cluster, ids_of(question.measured), question.request.stalls)));
   return progress.per_second();
 }
 

@@ -609,6 +609,10 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
   // Whoever comes while the planner thinks is for the next change.
   if (requests_.is_asked<RoundQuestion>()) return {};
   asked_for_ = able;
+  question.request.stalls = review_.stalls();
+  for (auto* other : {&question.without_unreached, &question.with_leavers}) {
+    if (*other) (*other)->stalls = question.request.stalls;
+  }
   return requests_.ask({std::move(question)});
 }
 

@@ -12,22 +12,13 @@
 #include "plans/planner/measured_request.hpp"
 #include "plans/planner/pipelines_planner.hpp"
 #include "plans/simulator/simulator.hpp"
+#include "plans/stragglers/stalls.hpp"
 
 namespace skein::plans {
 namespace {
 
-/// Devices with the speed that each worker had in a step.
 std::vector<ClusterSpec> clusters_of(const ModeQuestion& question, const ClusterSpec& cluster) {
-  const std::vector<WorkerId> ids = ids_of(question.measured);
-  std::vector<ClusterSpec> clusters;
-  for (const StepRatios& step : question.steps) {
-    ClusterSpec& disturbed = clusters.emplace_back(cluster);
-    for (size_t d = 0; d < ids.size(); ++d) {
-      const auto ratio = step.find(ids[d]);
-      if (ratio != step.end()) disturbed.devices[d].speed /= ratio->second;
-    }
-  }
-  return clusters;
+  return disturbed_clusters(cluster, ids_of(question.measured), question.steps);
 }
 
 absl::StatusOr<Plan> plan_in(const std::string& mode, const ModeQuestion& question) {

@@ -207,6 +207,7 @@ PlanReview::Advice PlanReview::seek_better(const WorkerPairs& apart, uint64_t ge
   question.make_plan = mode().make_plan;
   question.request = candidates_.request(candidates_.first_allowed(std::move(workers)), generation,
                                          /*is_urgent=*/false);
+  question.request.stalls = stalls();
   considered_ = {question.request.workers, std::exchange(speeds_reason_, "")};
   const auto fewest = static_cast<size_t>(job().elastic.min_workers);
   const size_t count = question.request.workers.size();
@@ -304,6 +305,7 @@ CoordinatorDecisions PlanReview::look_at_mode(const Commit& commit, uint64_t now
   question.request = candidates_.request(candidates_.eligible(now_us, Leavers::kWithout),
                                          commit.generation, /*is_urgent=*/false);
   if (question.request.workers.empty()) return {};  // All are to leave.
+  question.request.stalls = stalls();
   question.measured = candidates_.measurements().all();
   question.steps = {timings_.recent().last.begin(), timings_.recent().last.end()};
   return requests_.ask({std::move(question)});

@@ -81,6 +81,9 @@ class PlanReview {
   Advice take(const PlannerAnswer& answer, uint64_t steps_done, bool is_held);
   void take(const ExpectationAnswer& answer) { timings_.expect(answer); }
 
+  /// Who stalled lately, for a `ReplanRequest`.
+  std::vector<StepRatios> stalls() const { return timings_.stalls(); }
+
  private:
   const JobSpec& job() const { return candidates_.job(); }
   bool is_member(WorkerId worker) const { return candidates_.members().has(worker); }

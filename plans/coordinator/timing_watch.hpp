@@ -38,6 +38,7 @@ class TimingWatch {
   };
   Observation on_commit(uint64_t steps_done, const ModeTimings& timings);
   const RecentSteps& recent() const { return speeds_.recent(); }
+  std::vector<StepRatios> stalls() const { return speeds_.stalls(); }
   /// The plan is changed for what was due.
   void on_mitigation(uint64_t steps_done) { pace_.on_mitigation(steps_done); }
 

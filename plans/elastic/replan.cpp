@@ -206,9 +206,11 @@ std::vector<WorkerId> in_stage_order(const ReplanRequest& request) {
 /// A plan of pipeline replicas for the workers themselves.
 absl::StatusOr<PlannedPipeline> ask_pipelines_planner(const ReplanRequest& request) {
   SKEIN_ASSIGN_OR_RETURN(const std::vector<MeasuredWorker> measured, measured_of_all(request));
+  const PlanRequest asked = measured_request(request.job, measured);
   SKEIN_ASSIGN_OR_RETURN(
       PlannedPipeline chosen,
-      plan_pipeline_replicas(request.job, measured_request(request.job, measured)));
+      plan_pipeline_replicas(request.job, asked,
+                             disturbed_clusters(asked.cluster, request.workers, request.stalls)));
   chosen.plan = with_workers(std::move(chosen.plan), request.workers);
   chosen.plan.generation = request.generation;
   return chosen;

@@ -11,6 +11,7 @@
 #include "plans/plan/plan.hpp"
 #include "plans/planner/measured_request.hpp"
 #include "plans/planner/planner.hpp"
+#include "plans/stragglers/stalls.hpp"
 
 namespace skein::plans {
 
@@ -28,6 +29,9 @@ struct ReplanRequest {
   /// The host of each one's data address. Layouts place those of one host beside one another, so
   /// that a ring over a stage's replicas leaves each host once; who is not listed is as if alone.
   std::map<WorkerId, std::string> hosts;
+  /// Who stalls in each of some steps, as `stalls_of`. Plans of pipeline replicas are chosen for
+  /// workers that stall like that; empty: nothing is known of it.
+  std::vector<StepRatios> stalls;
   /// The plan only serves to save what is there: it takes what memory it needs.
   bool only_saves = false;
 };

@@ -76,11 +76,26 @@ class PipelineTimes {
   }
 
   absl::StatusOr<double> iteration_us(const PipelineCuts& pipeline) {
-    const Key key = key_of(pipeline);
-    if (const auto found = known_.find(key); found != known_.end()) return found->second;
-    absl::StatusOr<double> us = simulated(pipeline);
-    known_.emplace(key, us);
-    return us;
+    SKEIN_ASSIGN_OR_RETURN(const Iteration iteration, iteration_of(pipeline));
+    return iteration.us;
+  }
+
+  /// What its iterations take with the workers as they are in each of `steps`. What one of them
+  /// needs longer holds up all the others: a little too much, as some had time to spare.
+  absl::StatusOr<std::vector<double>> disturbed_us(const PipelineCuts& pipeline,
+                                                   const std::vector<ClusterSpec>& steps) {
+    SKEIN_ASSIGN_OR_RETURN(const Iteration iteration, iteration_of(pipeline));
+    std::vector<double> all_us;
+    for (const ClusterSpec& step : steps) {
+      double us = iteration.us;
+      for (size_t i = 0; i < pipeline.workers.size(); ++i) {
+        const size_t device = pipeline.workers[i].value - 1;
+        const double ratio = request_.cluster.devices[device].speed / step.devices[device].speed;
+        us += (ratio - 1) * iteration.busy_us[i];
+      }
+      all_us.push_back(us);
+    }
+    return all_us;
   }
 
   /// A whole step of it.
@@ -111,6 +126,19 @@ class PipelineTimes {
   /// host (numbered in the order of the pipeline), and the path to the next worker.
   using Key =
       std::pair<int64_t, std::vector<std::tuple<int64_t, double, int64_t, size_t, double, double>>>;
+
+  struct Iteration {
+    double us = 0;
+    std::vector<double> busy_us;  // [workers of the pipeline], in its order.
+  };
+
+  absl::StatusOr<Iteration> iteration_of(const PipelineCuts& pipeline) {
+    const Key key = key_of(pipeline);
+    if (const auto found = known_.find(key); found != known_.end()) return found->second;
+    absl::StatusOr<Iteration> iteration = simulated(pipeline);
+    known_.emplace(key, iteration);
+    return iteration;
+  }
 
   double speed(int32_t device) const { return device_at(device).speed; }
   const ClusterDevice& device_at(int32_t device) const {
@@ -286,14 +314,18 @@ class PipelineTimes {
   }
 
   /// With a flush: the whole iteration. Without one, what its slowest worker computes of it.
-  absl::StatusOr<double> simulated(const PipelineCuts& pipeline) const {
+  absl::StatusOr<Iteration> simulated(const PipelineCuts& pipeline) const {
     SKEIN_ASSIGN_OR_RETURN(const Simulation simulation, simulation_of(pipeline));
-    if (job_.sync.claims_in_flight == 1) return simulation.step_us + tied_weights_us(pipeline);
-    double longest_us = 0;
+    std::map<WorkerId, double> busy_us;
     for (const SimulatedWorker& each : simulation.workers) {
-      longest_us = std::max(longest_us, each.busy_us);
+      busy_us[each.id] = each.busy_us / request_.simulation.steps;
     }
-    return longest_us / request_.simulation.steps;
+    Iteration iteration;
+    for (const WorkerId worker : pipeline.workers) iteration.busy_us.push_back(busy_us[worker]);
+    iteration.us = job_.sync.claims_in_flight == 1
+                       ? simulation.step_us + tied_weights_us(pipeline)
+                       : *std::max_element(iteration.busy_us.begin(), iteration.busy_us.end());
+    return iteration;
   }
 
   const JobSpec& job_;
@@ -301,7 +333,7 @@ class PipelineTimes {
   const bool must_fit_;
   std::map<int64_t, std::vector<double>> us_before_;                     // By rows.
   std::map<std::tuple<int64_t, int64_t, int64_t>, StageMemory> memory_;  // By rows, and layers.
-  std::map<Key, absl::StatusOr<double>> known_;
+  std::map<Key, absl::StatusOr<Iteration>> known_;
 };
 
 /// What pipeline replicas pay to average, beside waiting for one another.
@@ -378,6 +410,27 @@ void set_rounds(const JobSpec& job, const std::vector<double>& iteration_us, dou
   options.duration_us = std::max(options.duration_us, kJudgedRounds * round_us);
 }
 
+/// What stalls add to an iteration, in the mean.
+double stall_us_each(const StragglerProfile& stalls) {
+  constexpr double kPiecesOfIteration = 2;  // A forward and a backward.
+  return kPiecesOfIteration * stalls.stall_rate * stalls.stall_us;
+}
+
+/// What pipeline replicas take beside stalls, and these.
+struct Disturbed {
+  std::vector<double> typical_us;
+  StragglerProfile stalls;
+};
+
+/// `step_us`  [pipeline replicas][steps >= 1]
+Disturbed apart_from_stalls(const std::vector<std::vector<double>>& step_us) {
+  Disturbed result;
+  result.stalls.layout = {.pipelines = static_cast<uint32_t>(step_us.size()), .stages = 1};
+  measure_stragglers(step_us, result.stalls);
+  for (const std::vector<double>& own : step_us) result.typical_us.push_back(upper_median(own));
+  return result;
+}
+
 /// A pipeline replica counts as one stage that takes its iteration's time. `stalls`: what is known
 /// of them; only that.
 PipelinesProgress judge(const JobSpec& job, const std::vector<PipelineCuts>& pipelines,
@@ -401,7 +454,7 @@ PipelinesProgress judge(const JobSpec& job, const std::vector<PipelineCuts>& pip
   const auto samples_each = static_cast<double>(pipeline_samples(job));
   if (count == 1) {
     return {static_cast<double>(options.claim_samples.front()) / samples_each *
-                kMicrosecondsPerSecond / *fastest,
+                kMicrosecondsPerSecond / (*fastest + stall_us_each(stalls)),
             1};
   }
   options.scenario = sleeping_pieces(stalls.stall_us, 1, /*seed=*/1);
@@ -519,22 +572,31 @@ struct Choice {
 /// A way to share out the workers, and what comes of it.
 struct JudgedGrouping {
   std::vector<PipelineCuts> pipelines;
-  std::vector<double> iteration_us;  // [pipeline replicas]
+  std::vector<double> iteration_us;  // [pipeline replicas], undisturbed.
   PipelinesProgress progress;
 };
 
 absl::StatusOr<JudgedGrouping> judge_grouping(const JobSpec& job, const PlanRequest& request,
                                               const std::vector<Devices>& grouping,
                                               const std::vector<int64_t>& rows,
+                                              const std::vector<ClusterSpec>& steps,
                                               PipelineTimes& times) {
   JudgedGrouping result;
+  std::vector<std::vector<double>> step_us;
   for (size_t n = 0; n < grouping.size(); ++n) {
     SKEIN_ASSIGN_OR_RETURN(PipelineTimes::Timed timed, times.best_of(grouping[n], rows[n]));
     result.pipelines.push_back(std::move(timed.pipeline));
     result.iteration_us.push_back(timed.iteration_us);
+    if (steps.empty()) {
+      step_us.push_back({timed.iteration_us});
+    } else {
+      SKEIN_ASSIGN_OR_RETURN(step_us.emplace_back(),
+                             times.disturbed_us(result.pipelines.back(), steps));
+    }
   }
-  result.progress =
-      judge(job, result.pipelines, result.iteration_us, average_cost(result.pipelines, request));
+  const Disturbed seen = apart_from_stalls(step_us);
+  result.progress = judge(job, result.pipelines, seen.typical_us,
+                          average_cost(result.pipelines, request), seen.stalls);
   return result;
 }
 
@@ -585,14 +647,15 @@ absl::Status take_if_better(const JobSpec& job, const PlanRequest& request,
 
 /// The best of the ways to share out these devices, if it is better than what is chosen. `refused`
 /// is why one was not possible.
-void choose_among(const JobSpec& job, const PlanRequest& request, const Devices& devices,
+void choose_among(const JobSpec& job, const PlanRequest& request,
+                  const std::vector<ClusterSpec>& steps, const Devices& devices,
                   PipelineTimes& times, Choice& choice, absl::Status& refused) {
   const auto refuse = [&refused](const absl::Status& status) {
     if (refused.ok() || absl::IsInvalidArgument(refused)) refused = status;
   };
   for (const std::vector<Devices>& grouping : groupings(request.cluster, devices)) {
     const std::vector<int64_t> like(grouping.size(), pipeline_rows(job));
-    const auto even = judge_grouping(job, request, grouping, like, times);
+    const auto even = judge_grouping(job, request, grouping, like, steps, times);
     if (!even.ok()) {
       refuse(even.status());
       continue;
@@ -604,7 +667,7 @@ void choose_among(const JobSpec& job, const PlanRequest& request, const Devices&
     }
     const std::vector<int64_t> sized = rows_by_speed(even->iteration_us, pipeline_rows(job));
     if (sized == like || !fits_round(job, sized)) continue;
-    const auto by_speed = judge_grouping(job, request, grouping, sized, times);
+    const auto by_speed = judge_grouping(job, request, grouping, sized, steps, times);
     if (!by_speed.ok()) continue;
     take_if_better(job, request, *by_speed, choice.sized).IgnoreError();
   }
@@ -627,7 +690,8 @@ std::string reason_of(const std::vector<PipelineCuts>& pipelines, const Pipeline
 }  // namespace
 
 absl::StatusOr<PlannedPipeline> plan_pipeline_replicas(const JobSpec& job,
-                                                       const PlanRequest& request) {
+                                                       const PlanRequest& request,
+                                                       const std::vector<ClusterSpec>& steps) {
   constexpr double kSlow =
       0.1;  // Without devices that have less of the fastest's speed, it may be better.
   PipelineTimes times(job, request);
@@ -638,10 +702,10 @@ absl::StatusOr<PlannedPipeline> plan_pipeline_replicas(const JobSpec& job,
   const auto speed = [&](int32_t device) {
     return request.cluster.devices[static_cast<size_t>(device)].speed;
   };
-  choose_among(job, request, devices, times, choice, refused);
+  choose_among(job, request, steps, devices, times, choice, refused);
   while (choice.is_empty() && devices.size() > 1) {
     devices.resize(devices.size() - std::max<size_t>(1, devices.size() / 16));
-    choose_among(job, request, devices, times, choice, refused);
+    choose_among(job, request, steps, devices, times, choice, refused);
   }
   if (choice.is_empty()) return refused;
   const auto slow = std::find_if(devices.begin(), devices.end(), [&](int32_t device) {
@@ -649,7 +713,7 @@ absl::StatusOr<PlannedPipeline> plan_pipeline_replicas(const JobSpec& job,
   });
   if (slow != devices.end()) {
     devices.erase(slow, devices.end());
-    choose_among(job, request, devices, times, choice, refused);
+    choose_among(job, request, steps, devices, times, choice, refused);
   }
   const FoundPipelines& best = choice.best();
   PlannedPipeline chosen;
@@ -678,12 +742,8 @@ absl::StatusOr<PipelinesProgress> predict_progress(const JobSpec& job, const Pla
       step_us[p].push_back(us);
     }
   }
-  StragglerProfile stalls;
-  stalls.layout = {.pipelines = static_cast<uint32_t>(pipelines.size()), .stages = 1};
-  measure_stragglers(step_us, stalls);
-  std::vector<double> typical_us;
-  for (const std::vector<double>& own : step_us) typical_us.push_back(upper_median(own));
-  return judge(job, pipelines, typical_us, average_cost(pipelines, request), stalls);
+  const Disturbed seen = apart_from_stalls(step_us);
+  return judge(job, pipelines, seen.typical_us, average_cost(pipelines, request), seen.stalls);
 }
 
 absl::StatusOr<std::map<WorkerId, double>> predict_busy_us(const JobSpec& job, const Plan& plan,

@@ -27,6 +27,8 @@ namespace skein::plans {
 ///
 /// `request`  As for other planners; its rows of a micro-batch, its schedules and `may_recompute`
 ///            are not used: a pipeline replica's iteration is that of the job.
+/// `steps`    The cluster as it was in each of several iterations, if workers are known to stall:
+///            plans are chosen for workers that do so. A stall holds up its pipeline replica.
 /// Returns    A plan in the mode of local updates. The objective is the time of a step of the job,
 ///            of all pipeline replicas together.
 /// ResourceExhausted   if no plan fits the memory; says what the first one that was tried lacks.
@@ -34,7 +36,8 @@ namespace skein::plans {
 /// Cost                for n workers, at most 6 n simulations of the policy, and one of each
 ///                     pipeline replica that is like no other.
 absl::StatusOr<PlannedPipeline> plan_pipeline_replicas(const JobSpec& job,
-                                                       const PlanRequest& request);
+                                                       const PlanRequest& request,
+                                                       const std::vector<ClusterSpec>& steps = {});
 
 /// What pipeline replicas do.
 struct PipelinesProgress {

@@ -15,6 +15,8 @@ namespace {
 /// Pause of a change of plan without the bytes that travel.
 // measured, four workers on two virtual cores, Nov 2026
 constexpr double kChangeUs = 150'000;
+/// Fewer steps say little of stalls.
+constexpr size_t kStallsFrom = 16;
 
 absl::StatusOr<Simulation> simulate_measured(const JobSpec& job, const Plan& plan,
                                              const std::vector<MeasuredWorker>& measured) {
@@ -64,12 +66,22 @@ void SpeedWatch::begin_generation(const Plan& plan) {
   plan_ = plan;
   expected_us_.clear();
   detector_.reset();
-  recent_ = {};
+  forget_steps();
+  recent_.seen = 0;
 }
 
 void SpeedWatch::expect(std::map<WorkerId, double> busy_us) {
   expected_us_ = std::move(busy_us);
   detector_.reset();
+  forget_steps();
+}
+
+std::vector<StepRatios> SpeedWatch::stalls() const {
+  return recent_.last.size() < kStallsFrom ? stalls_ : stalls_of(recent_.last);
+}
+
+void SpeedWatch::forget_steps() {
+  stalls_ = stalls();
   recent_.last.clear();
 }
 

@@ -11,13 +11,11 @@
 #include "plans/job/job_spec.hpp"
 #include "plans/plan/plan.hpp"
 #include "plans/planner/measured_request.hpp"
+#include "plans/stragglers/stalls.hpp"
 #include "plans/stragglers/straggler_detector.hpp"
 #include "plans/stragglers/straggler_mitigation.hpp"
 
 namespace skein::plans {
-
-/// Busy over expected time of each worker that took part in a step, times one factor for all.
-using StepRatios = std::map<WorkerId, double>;
 
 /// What the workers of a plan took lately, against what is expected of them now.
 struct RecentSteps {
@@ -41,14 +39,19 @@ class SpeedWatch {
   /// How long replicas were busy in a step that is committed. Ascending by worker.
   std::vector<SpeedChange> on_step(uint64_t step, const std::map<ReplicaId, uint64_t>& busy_us);
   const RecentSteps& recent() const { return recent_; }
+  /// Who stalled in the last steps. Where these are few, in the last ones before the plan, or what
+  /// it expects, changed: workers that stall do so under any plan.
+  std::vector<StepRatios> stalls() const;
 
  private:
   void keep(const std::map<WorkerId, WorkSample>& samples);
+  void forget_steps();
 
   std::optional<Plan> plan_;
   std::map<WorkerId, double> expected_us_;  // Busy time of a step; empty: not known.
   StragglerDetector detector_;
   RecentSteps recent_;
+  std::vector<StepRatios> stalls_;  // In the steps that were forgotten last.
 };
 
 /// Busy time of a step for each worker of the plan, or of an iteration of its pipeline replica;

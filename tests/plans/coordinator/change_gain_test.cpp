@@ -48,6 +48,13 @@ TEST(ChangeGain, APipelineReplicaThatHardlyAddsAnythingIsNot) {
   EXPECT_FALSE(is_worthwhile(question_of({1e9, 1e9, 1e7}), plan_of(3)));
 }
 
+TEST(ChangeGain, NorIsOneThatMostlyStalls) {
+  ChangeQuestion question = question_of({1e9, 1e9, 1e9});
+  question.request.stalls.resize(32);
+  for (size_t s = 0; s < 32; s += 3) question.request.stalls[s][{3}] = 100;
+  EXPECT_FALSE(is_worthwhile(question, plan_of(3)));
+}
+
 /// Until all have measured their devices, more workers are taken for more progress.
 TEST(ChangeGain, WhoHasNotMeasuredCounts) {
   EXPECT_TRUE(is_worthwhile(question_of({1e9, 1e9}), plan_of(3)));

@@ -62,5 +62,24 @@ TEST(TimingWatch, WhoBecomesSlowIsToldOnceAndIsDueWhereThePlanMayChange) {
   }
 }
 
+/// They are the workers', not the plan's: the planner knows of them when it makes the next one.
+TEST(TimingWatch, StallsAreKnownBeyondAChangeOfPlan) {
+  TimingWatch watch = watch_of_two();
+  EXPECT_TRUE(watch.stalls().empty());
+  for (uint64_t step = 1; step <= 24; ++step) {
+    watch.on_commit(step, {{}, {pass_of(0, 1000), pass_of(1, step == 10 ? 5000 : 1000)}});
+  }
+  const std::vector<StepRatios> stalls = watch.stalls();
+  ASSERT_EQ(stalls.size(), 24u);
+  for (size_t s = 0; s < stalls.size(); ++s) {
+    EXPECT_EQ(stalls[s], s == 9 ? StepRatios({{WorkerId{2}, 5}}) : StepRatios()) << s;
+  }
+  watch.begin_generation(
+      make_pipeline_plan(pipeline_job(1, 2, "overlapped"), {{1}, {2}}, 2).value());
+  watch.expect({{{WorkerId{1}, kExpectedUs}, {WorkerId{2}, kExpectedUs}}});
+  watch.on_commit(25, {{}, {pass_of(0, 1000), pass_of(1, 1000)}});
+  EXPECT_EQ(watch.stalls(), stalls) << "one step says less";
+}
+
 }  // namespace
 }  // namespace skein::plans

@@ -194,6 +194,38 @@ TEST(PipelinesPlanner, TheEndsOfShortRoundsCount) {
   EXPECT_LT(predict_progress(job, plan, request)->claims_per_second, 0.9 * rare);
 }
 
+/// Each of so many workers takes ten times as long in every eighth step, not all in the same one.
+std::vector<ClusterSpec> stalls(const ClusterSpec& cluster) {
+  std::vector<ClusterSpec> steps(32, cluster);
+  for (size_t s = 0; s < steps.size(); ++s) {
+    if (s % 8 < cluster.devices.size()) steps[s].devices[s % 8].speed /= 10;
+  }
+  return steps;
+}
+
+TEST(PipelinesPlanner, WorkersThatStallAreExpectedToGoOnDoingSo) {
+  const JobSpec job = ten_layers();
+  const PlanRequest request = request_for({{1, 1, 1, 1}});
+  const std::vector<ClusterSpec> steps = stalls(request.cluster);
+  const PlannedPipeline quiet = plan_pipeline_replicas(job, request).value();
+  const PlannedPipeline stalled = plan_pipeline_replicas(job, request, steps).value();
+  EXPECT_GT(stalled.objective_us, 1.8 * quiet.objective_us);
+  ASSERT_EQ(lengths(stalled.plan), (std::vector<size_t>{1, 1, 1, 1}));
+  const double claims = predict_progress(job, stalled.plan, request, steps)->claims_per_second;
+  EXPECT_NEAR(stalled.objective_us, 4e6 / claims, 0.02 * stalled.objective_us)
+      << "a step is four claims, and each step simulated says the same";
+}
+
+TEST(PipelinesPlanner, ThoseOfAPipelineReplicaWithoutOthersCount) {
+  const JobSpec job = ten_layers();
+  const PlanRequest request = request_for({{1}});
+  const Plan plan = make_plan_of_cuts(job, {PipelineCuts{{{1}}, {}}}, 1).value();
+  const double quiet = predict_progress(job, plan, request)->claims_per_second;
+  const double stalled =
+      predict_progress(job, plan, request, stalls(request.cluster))->claims_per_second;
+  EXPECT_NEAR(quiet / stalled, 1 + 9.0 / 8, 0.05);
+}
+
 TEST(PipelinesPlanner, LatencyCountsForEachStageThatAWorkerHas) {
   JobSpec job = ten_layers();
   job.sync.policy = "adpsgd_paired";
