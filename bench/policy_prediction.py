@@ -76,7 +76,7 @@ def measure(options, policy, scenario, round_steps, rounds):
 
 def predict(options, policy, scenario, latency_us, global_us, round_steps=ROUND_STEPS):
     words = [policy, PIPELINES, STAGES, FORWARD_US, BACKWARD_US, UPDATE_US, latency_us,
-             PIPELINES * round_steps, global_us, 50, scenario]
+             round_steps, global_us, 50, scenario]
     return float(subprocess.run([options.rate, *map(str, words)], capture_output=True, text=True,
                                 check=True).stdout)
 

@@ -1,14 +1,15 @@
 // Updates a second of pipeline replicas under a policy, as the simulator says. Prints one number.
 //   policy_rate POLICY PIPELINES STAGES FORWARD_US BACKWARD_US UPDATE_US LATENCY_US
-//               ROUND_UPDATES GLOBAL_US ROUNDS SCENARIO
-// LATENCY_US: for each member of a group. SCENARIO: as `skein simulate --scenario` reads it.
-#include <algorithm>
+//               ROUND_STEPS GLOBAL_US ROUNDS SCENARIO
+// A step is an update of each pipeline replica. LATENCY_US: for each member of a group. Of so many
+// rounds the first one does not count. SCENARIO: as `skein simulate --scenario` reads it.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "plans/job/job_spec.hpp"
+#include "plans/simulator/policy_rounds.hpp"
 #include "plans/simulator/policy_simulation.hpp"
 #include "plans/sync/policy_kind.hpp"
 
@@ -27,8 +28,6 @@ int main(int argc, char** argv) {
   options.backward_us.assign(options.layout.stages, number(5));
   options.update_us = number(6);
   options.latency_us = number(7);
-  options.round_samples = static_cast<uint64_t>(number(8));
-  options.global_us = number(9);
   const auto scenario = parse_scenario(argv[11]);
   const auto kind = parse_policy_kind(job.sync.policy);
   if (!scenario.ok() || !kind.ok()) {
@@ -37,11 +36,11 @@ int main(int argc, char** argv) {
     return 2;
   }
   options.scenario = {.name = argv[11], .slowdown = *scenario};
-  // As long as that many rounds take if nobody is disturbed, and as much again for those who are.
-  const double step_us = options.forward_us[0] + options.backward_us[0] + options.update_us;
-  const double round_us =
-      static_cast<double>(options.round_samples) / options.layout.pipelines * step_us;
-  options.duration_us = std::max(60e6, 2 * number(10) * round_us);
+  job.training.global_batch_size = options.layout.pipelines;
+  job.sync.round_steps = static_cast<int64_t>(number(8));
+  job.validation.batches = 0;
+  job.checkpoint.enable = false;
+  set_rounds(job, number(9), number(10), options);
   const auto policy = make_policy(job, options.layout);
   std::printf("%.6f\n", simulate_policy(*policy, options).steps_per_second);
   return 0;

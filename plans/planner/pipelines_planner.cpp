@@ -23,6 +23,7 @@
 #include "plans/plan/plan_ranks.hpp"
 #include "plans/schedule/continuous_1f1b.hpp"
 #include "plans/simulator/consensus_distance.hpp"
+#include "plans/simulator/policy_rounds.hpp"
 #include "plans/simulator/policy_simulation.hpp"
 #include "plans/simulator/simulator.hpp"
 #include "plans/sync/policy_choice.hpp"
@@ -386,30 +387,6 @@ AverageCost average_cost(const std::vector<PipelineCuts>& pipelines, const PlanR
           request.simulation.commit_us};
 }
 
-/// Rounds as the job has them, and long enough to see several. If so many are too much to simulate,
-/// none: then their ends matter little.
-void set_rounds(const JobSpec& job, const std::vector<double>& iteration_us, double commit_us,
-                PolicySimulationOptions& options) {
-  options.round_samples =
-      static_cast<uint64_t>(job.training.global_batch_size * round_steps_max(job));
-  double samples_per_us = 0, iterations_per_us = 0;
-  for (size_t n = 0; n < iteration_us.size(); ++n) {
-    samples_per_us += static_cast<double>(options.claim_samples[n]) / iteration_us[n];
-    iterations_per_us += 1 / iteration_us[n];
-  }
-  const auto members = static_cast<double>(iteration_us.size());
-  const double values = 1 + options.moments_per_weight;
-  options.global_us = 2 * (members - 1) / members * values * options.exchange_us +
-                      members * options.latency_us + commit_us;
-  const double round_us =
-      static_cast<double>(options.round_samples) / samples_per_us + options.global_us;
-  if (kJudgedRounds * round_us * iterations_per_us > kJudgedIterationsMax) {
-    options.round_samples = 0;
-    return;
-  }
-  options.duration_us = std::max(options.duration_us, kJudgedRounds * round_us);
-}
-
 /// What stalls add to an iteration, in the mean.
 double stall_us_each(const StragglerProfile& stalls) {
   constexpr double kPiecesOfIteration = 2;  // A forward and a backward.
@@ -463,8 +440,10 @@ PipelinesProgress judge(const JobSpec& job, const std::vector<PipelineCuts>& pip
   options.duration_us =
       std::min(kJudgedIterations * *slowest,
                std::max(kJudgedIterations, kJudgedIterationsMax / count) * *fastest);
-  set_rounds(job, iteration_us, cost.commit_us, options);
-  options.warm_up_us = options.duration_us / kJudgedRounds;
+  const double values = 1 + options.moments_per_weight;
+  const double global_us = 2 * (count - 1.0) / count * values * options.exchange_us +
+                           count * options.latency_us + cost.commit_us;
+  set_rounds(job, global_us, kJudgedRounds, options);
   const auto policy = make_policy(job, options.layout);
   if (has_server(job)) {
     return {simulate_policy(*policy, options).samples_per_second / samples_each, 1};

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "plans/job/job_spec.hpp"
+#include "plans/simulator/policy_simulation.hpp"
+
+namespace skein::plans {
+
+/// Gives a simulation of the job's policy the job's rounds, and time for several of them at the
+/// pace that pipeline replicas have, stalls included. If these are more than about 20,000 updates
+/// there are no rounds: then their ends matter little.
+///
+/// `global_us`   what the global average at the end of a round takes.
+/// `rounds`      > 1; the first one is warm-up, and so is that share of the time without rounds.
+/// `options`     whose `round_samples`, `global_us` and `warm_up_us` are overwritten, and
+///               `duration_us` raised. What pipeline replicas are like is set before.
+void set_rounds(const JobSpec& job, double global_us, double rounds,
+                PolicySimulationOptions& options);
+
+}  // namespace skein::plans
