@@ -59,8 +59,13 @@ absl::Status check_claims(const JobSpec& job, const std::string& policy) {
         "parallelism.pipeline_parallel_schedule = \"1F1B\" and virtual_stages = 1, or leave it "
         "out");
   }
-  if (kind == PolicyKind::kAuto) {
-    return refuse(policy, " compares steps that end with a flush; choose \"overlapped\"");
+  const int64_t degree = parallelism.pipeline_parallel_degree;
+  if (kind == PolicyKind::kAuto && degree != kAutoDegree && degree != 1) {
+    return refuse(
+        policy,
+        " judges a layout of several stages by its steps as they were measured, which end "
+        "with a flush; choose \"overlapped\", or parallelism.pipeline_parallel_degree = "
+        "\"auto\", where both ways are simulated");
   }
   if (const int64_t steps = round_steps_max(job); job.sync.claims_in_flight >= steps) {
     return refuse(

@@ -75,6 +75,19 @@ TEST(PolicyKind, SeveralClaimsInFlightNeedWhatCanBeLeftOpen) {
   refused("make rounds several times as long", [](JobSpec& job) { job.checkpoint.interval = 3; });
 }
 
+/// Where the planner chooses, a pipeline replica's iteration is simulated as it would be.
+TEST(PolicyKind, AutoMayHaveSeveralClaimsInFlightWhereNoFlushIsMeasured) {
+  JobSpec job = job_of("auto");
+  job.sync.claims_in_flight = 2;
+  EXPECT_TRUE(absl::IsInvalidArgument(check_pipelines(job)));
+  for (const int64_t degree : {kAutoDegree, int64_t{1}}) {
+    job.parallelism.pipeline_parallel_degree = degree;
+    EXPECT_EQ(check_pipelines(job), absl::OkStatus());
+  }
+  job.sync.claims_in_flight = job.sync.round_steps;
+  EXPECT_TRUE(absl::IsInvalidArgument(check_pipelines(job)));
+}
+
 TEST(PolicyKind, RoundsEndWhereAValidationOrACheckpointIsDue) {
   JobSpec job = job_of("sdpipe");
   job.sync.round_steps = 16;
