@@ -72,6 +72,7 @@ class Run {
     return options_.claim_samples.empty() ? 1 : options_.claim_samples[pipeline];
   }
   bool take_claim(uint32_t pipeline);
+  bool would_be_last(uint32_t pipeline, uint64_t samples_left);
   double& busy_us(uint32_t stage, uint32_t pipeline, uint64_t iteration);
   void drain(uint32_t pipeline);
   void try_end_round();
@@ -106,6 +107,7 @@ class Run {
   uint64_t claimed_ = 0;  // Samples, in this round.
   double samples_done_ = 0;
   bool is_meeting_ = false;
+  std::vector<PipelinePace> paces_;  // Filled anew for each question; kept for its memory.
   double waiting_us_ = 0, averaging_us_ = 0;
   PolicySimulation result_;
 };
@@ -183,17 +185,8 @@ bool Run::take_claim(uint32_t pipeline) {
   if (options_.round_samples > 0) {
     const uint64_t left = options_.round_samples - claimed_;
     if (left == 0 || pipelines_[pipeline].is_draining) return false;
-    std::vector<PipelinePace> paces;
-    for (uint32_t each = 0; each < layout_.pipelines; ++each) {
-      const Pipeline& other = pipelines_[each];
-      const uint64_t held = other.claims - at(0, each).backwards;
-      paces.push_back({held > 0 && !other.is_draining, other.busy_us, static_cast<double>(held),
-                       static_cast<double>(claim_samples(each))});
-    }
     // Its first claim of a round is nobody's to refuse.
-    if (pipelines_[pipeline].has_claimed &&
-        would_be_last(paces, pipeline, static_cast<double>(left)))
-      return false;
+    if (pipelines_[pipeline].has_claimed && would_be_last(pipeline, left)) return false;
     samples = std::min(samples, left);
   }
   claimed_ += samples;
@@ -201,6 +194,17 @@ bool Run::take_claim(uint32_t pipeline) {
   ++pipelines_[pipeline].claims;
   pipelines_[pipeline].samples.push_back(samples);
   return true;
+}
+
+bool Run::would_be_last(uint32_t pipeline, uint64_t samples_left) {
+  paces_.clear();
+  for (uint32_t each = 0; each < layout_.pipelines; ++each) {
+    const Pipeline& other = pipelines_[each];
+    const uint64_t held = other.claims - at(0, each).backwards;
+    paces_.push_back({held > 0 && !other.is_draining, other.busy_us, static_cast<double>(held),
+                      static_cast<double>(claim_samples(each))});
+  }
+  return plans::would_be_last(paces_, pipeline, static_cast<double>(samples_left));
 }
 
 double& Run::busy_us(uint32_t stage, uint32_t pipeline, uint64_t iteration) {
