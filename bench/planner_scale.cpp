@@ -1,5 +1,6 @@
-// How the time to plan grows with devices and layers, one core, simulations included. Prints the
-// median of five runs with the fastest and the slowest, in seconds of this process's CPU time.
+// How the time to plan grows with devices and layers, one core, simulations included: all workers
+// together, and pipeline replicas. Prints the median of five runs with the fastest and the slowest,
+// in seconds of this process's CPU time.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -7,6 +8,8 @@
 #include <ctime>
 #include <string>
 
+#include "plans/job/job_spec.hpp"
+#include "plans/planner/pipelines_planner.hpp"
 #include "plans/planner/planner.hpp"
 #include "plans/planner/skein_planner.hpp"
 
@@ -53,20 +56,38 @@ plans::PlanRequest request_for(int64_t devices, int64_t devices_each, int64_t la
 
 double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
-void measure(int64_t devices, int64_t devices_each, int64_t layers) {
+/// Under `overlapped`, as many claims to a step as there are hosts of eight devices.
+plans::JobSpec job_of_pipelines(int64_t devices, int64_t layers) {
+  plans::JobSpec job;
+  job.model.layers = layers - 2;
+  job.model.tied_head = false;
+  job.sync.policy = "overlapped";
+  job.parallelism.pipeline_parallel_degree = plans::kAutoDegree;
+  job.parallelism.data_parallel_replicate_degree = std::max<int64_t>(2, devices / 8);
+  job.training.micro_batch_size = 2 * job.parallelism.data_parallel_replicate_degree;
+  job.training.global_batch_size = 8 * job.training.micro_batch_size;
+  return job;
+}
+
+enum class Kind { kTogether, kPipelineReplicas };
+
+void measure(Kind kind, int64_t devices, int64_t devices_each, int64_t layers) {
   const plans::PlanRequest request = request_for(devices, devices_each, layers);
+  const plans::JobSpec job = job_of_pipelines(devices, layers);
   std::array<double, kRuns> seconds{};
   std::string answer;
   for (double& run : seconds) {
     const double begin = cpu_seconds();
-    const auto made = plans::plan_skein(request);
+    const auto made = kind == Kind::kTogether ? plans::plan_skein(request)
+                                              : plans::plan_pipeline_replicas(job, request);
     run = cpu_seconds() - begin;
     answer = made.ok() ? std::to_string(made->plan.stages.size()) + " stages, step " +
                              std::to_string(static_cast<int64_t>(made->objective_us / 1000)) + " ms"
                        : std::string(made.status().message()).substr(0, 60);
   }
   std::sort(seconds.begin(), seconds.end());
-  std::printf("%7ld %12ld %6ld   %7.3f %7.3f %7.3f   %s\n", static_cast<long>(devices),
+  std::printf("%-8s %7ld %12ld %6ld   %7.3f %7.3f %7.3f   %s\n",
+              kind == Kind::kTogether ? "together" : "apart", static_cast<long>(devices),
               static_cast<long>(devices_each), static_cast<long>(layers), seconds[kRuns / 2],
               seconds.front(), seconds.back(), answer.c_str());
   std::fflush(stdout);
@@ -77,18 +98,21 @@ void measure(int64_t devices, int64_t devices_each, int64_t layers) {
 
 /// With "DEVICES LAYERS" only that size is measured.
 int main(int argc, char** argv) {
-  std::printf("devices devices/host layers    median     min     max   answer\n");
+  using skein::bench::Kind;
+  using skein::bench::measure;
+  std::printf("         devices devices/host layers    median     min     max   answer\n");
   if (argc == 3) {
     for (const int64_t devices_each : {8, 1}) {
-      skein::bench::measure(std::atoll(argv[1]), devices_each, std::atoll(argv[2]));
+      measure(Kind::kTogether, std::atoll(argv[1]), devices_each, std::atoll(argv[2]));
     }
     return 0;
   }
   for (const int64_t layers : {50, 100, 200}) {
     for (const int64_t devices : {8, 16, 32, 64, 128, 256, 512, 1000}) {
-      skein::bench::measure(devices, 8, layers);
+      measure(Kind::kTogether, devices, 8, layers);
     }
   }
-  for (const int64_t devices : {64, 1000}) skein::bench::measure(devices, 1, 200);
+  for (const int64_t devices : {64, 1000}) measure(Kind::kTogether, devices, 1, 200);
+  for (const int64_t devices : {8, 16, 32, 64}) measure(Kind::kPipelineReplicas, devices, 8, 50);
   return 0;
 }
