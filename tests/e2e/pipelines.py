@@ -176,7 +176,10 @@ class Trial:
         for name, words, why in (
                 ("allreduce", [], "choose a policy of pipeline replicas"),
                 ("a schedule that ends with a flush", ["--sync.policy", "sdpipe",
-                 "--parallelism.pipeline_parallel_schedule", "GPipe"], "as 1F1B")):
+                 "--parallelism.pipeline_parallel_schedule", "GPipe"], "as 1F1B"),
+                ("auto with a layout of several stages", ["--sync.policy", "auto",
+                 "--parallelism.pipeline_parallel_degree", "2", "--model.tie_word_embeddings", "false"],
+                 "as they were measured")):
             result, _ = self.program.train("refused", "--sync.claims_in_flight", "2", *words)
             self.expect(f"{name} is refused", result.returncode == 2 and why in result.stderr and
                         result.stderr.count("\n") == 1, result.stderr)
@@ -274,11 +277,11 @@ class Trial:
         self.expect("nobody is left over, and nobody has all", sum(map(len, plan)) == 4 and
                     all(len(each) > 1 for each in plan), plan)
 
-    def planned_goes_its_own_way(self):
+    def planned_goes_its_own_way(self, *words):
         """Workers of which each stalls now and then: "auto" has to find that nobody should wait."""
         run = self.start_planned(160, *SLEEP, "--device.speeds", "1,0.5,1,0.5", "--sync.policy", "auto",
                                  "--device.scenario", "H4 probability=0.1 sleep=100000",
-                                 "--optimizer.name", "sgd")
+                                 "--optimizer.name", "sgd", *words)
         self.check(learns=False)
         changes = run.events("sync.changed")
         self.expect("the plan becomes one of pipeline replicas, once", len(changes) == 1, changes)
@@ -463,6 +466,8 @@ def trials():
     yield "planned cuts and a death", Trial.planned_cuts_and_a_death
     yield "planned straggler", Trial.planned_straggler
     yield "planned goes its own way", Trial.planned_goes_its_own_way
+    yield ("planned goes its own way without a flush",
+           lambda t: t.planned_goes_its_own_way("--device.memory_limit_mb", "4", *claims_words(2)))
     for policy in ("sdpipe", "adpsgd", "overlapped", "prague", "ps_bounded"):
         yield f"kill and join {policy}", lambda t, p=policy: t.kill_and_join(2, 2, p)
     for policy in ("partial_reduce", "adpsgd_paired", "ps"):
