@@ -278,7 +278,8 @@ struct ReplicaActivity {
 struct ClockOffset {
   int64_t offset_us = 0;
 };
-/// A replica, a group or a data connection cannot go on.
+/// A replica, a group or a data connection cannot go on; or there is no memory here for a tensor
+/// that comes.
 struct WorkerFault {
   absl::Status why;
   std::string peer_address;     // The other end of a data connection that broke; else empty.

@@ -553,10 +553,11 @@ void WorkerState::on_fault(const WorkerFault& fault) {
     return each.second == fault.peer_address;
   });
   const bool of_plan = peer != addresses.end();
-  if (text_stage && !has_ended()) return tell_peer_failure(fault.why);
+  const bool is_ours = !is_of_others(fault.why);
+  if (text_stage && !has_ended() && !is_ours) return tell_peer_failure(fault.why);
   // A connection to one that is no neighbour any more.
   if (has_ended() || (!fault.peer_address.empty() && !of_plan)) return;
-  if (!is_of_others(fault.why)) return tell_failed(fault.why);
+  if (is_ours) return tell_failed(fault.why);
   if (failure && fault.peer_address.empty()) return;  // It follows from that.
   session->tell(net::PeerFailure{std::string(fault.why.message()),
                                  of_plan ? peer->first : plans::WorkerId{},

@@ -110,6 +110,9 @@ class LocalWorker final : public WorkerProcess {
                                               std::string(why.message()))),
                                           address, true});
     };
+    plane_options.on_no_memory = [this](absl::Status why) {
+      caf::anon_send(worker_, WorkerFault{std::move(why), {}});
+    };
     plane_options.on_refused = [rate = plans::EventRate()](const std::string& peer,
                                                            const std::string& why) mutable {
       if (!rate.admit(to_us(std::chrono::steady_clock::now()))) return;

@@ -85,11 +85,13 @@ Hello hello_for(const DataPlane::Identity& self, uint64_t generation) {
 /// Reads the tensors of one peer. Lives on the loop's thread, as long as its connection.
 class Receiver : public std::enable_shared_from_this<Receiver> {
  public:
-  /// `refuse` is told why the connection ends because of what the peer says.
+  /// `refuse` is told why the connection ends because of what the peer says, and `on_no_memory` why
+  /// it ends because of us.
   Receiver(kj::Own<kj::AsyncIoStream> stream, Hello hello,
            std::shared_ptr<const DataPlane::Identity> here, std::shared_ptr<KjTensorInbox> inbox,
            std::shared_ptr<Counters> counters, kj::Timer& timer, double timeout_seconds,
-           std::function<void(const std::string&)> refuse)
+           std::function<void(const std::string&)> refuse,
+           std::function<void(absl::Status)> on_no_memory)
       : stream_(kj::mv(stream)),
         hello_(std::move(hello)),
         here_(std::move(here)),
@@ -97,7 +99,8 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
         counters_(std::move(counters)),
         timer_(timer),
         timeout_seconds_(timeout_seconds),
-        refuse_(std::move(refuse)) {}
+        refuse_(std::move(refuse)),
+        on_no_memory_(std::move(on_no_memory)) {}
 
   kj::Promise<void> read_all() {
     return read_frame(*stream_, kSmallFrameBytesMax)
@@ -133,11 +136,19 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
                          ", and sent a tensor of generation ", rows.key.generation, ": ", why));
   }
 
+  /// The peer sees its connection end, and would be believed that we are gone.
+  void say_no_memory(const TensorStream::Rows& rows, const absl::Status& why) const {
+    // Without a plan it is a probe, whose link is not measured then.
+    if (on_no_memory_ && rows.key.generation != 0) on_no_memory_(why);
+  }
+
   kj::Promise<void> read_payload(TensorStream::Rows rows, KjTensorInbox::Place place) {
     // The peer is wrong about the plan, or there is no memory: its connection ends.
     if (!place.status.ok()) {
       ++counters_->dropped_headers;
-      refuse_rows(rows, std::string(place.status.message()));
+      absl::IsResourceExhausted(place.status)
+          ? say_no_memory(rows, place.status)
+          : refuse_rows(rows, std::string(place.status.message()));
       return kj::READY_NOW;
     }
     if (!place.stream) {
@@ -193,6 +204,7 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
   kj::Timer& timer_;
   const double timeout_seconds_;
   const std::function<void(const std::string&)> refuse_;
+  const std::function<void(absl::Status)> on_no_memory_;  // May be null.
 };
 
 /// The connections to peers. Lives on the loop's thread.
@@ -301,15 +313,15 @@ class KjDataPlane final : public DataPlane {
     };
     accept.on_accept = [&loop = loop_, identity = identity_, inbox = inbox_, counters = counters_,
                         timeout_seconds = options_.payload_timeout_seconds,
-                        on_refused = options_.on_refused](kj::Own<kj::AsyncIoStream> stream,
-                                                          Hello hello, std::string peer) {
+                        on_refused = options_.on_refused, on_no_memory = options_.on_no_memory](
+                           kj::Own<kj::AsyncIoStream> stream, Hello hello, std::string peer) {
       set_data_buffers(*stream);
       auto refuse = [on_refused, peer = std::move(peer)](const std::string& why) {
         if (on_refused) on_refused(peer, why);
       };
-      auto receiver =
-          std::make_shared<Receiver>(kj::mv(stream), std::move(hello), identity, inbox, counters,
-                                     loop.timer(), timeout_seconds, std::move(refuse));
+      auto receiver = std::make_shared<Receiver>(kj::mv(stream), std::move(hello), identity, inbox,
+                                                 counters, loop.timer(), timeout_seconds,
+                                                 std::move(refuse), on_no_memory);
       loop.run(receiver->read_all());
     };
     auto acceptor = Acceptor::listen(loop_, std::move(accept));

@@ -46,6 +46,9 @@ class DataPlane {
     /// Called on the loop's thread for each connection that is turned away, or ended because of
     /// what it says, with one line; may be null.
     std::function<void(const std::string& peer, const std::string& why)> on_refused;
+    /// Called on the loop's thread when there is no memory here for a tensor of a plan that comes.
+    /// The peer's connection ends, which it takes for our loss. May be null.
+    std::function<void(absl::Status)> on_no_memory;
   };
 
   static absl::StatusOr<std::unique_ptr<DataPlane>> start(EventLoop& loop, Options options);

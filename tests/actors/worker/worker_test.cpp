@@ -831,6 +831,19 @@ TEST(Worker, HandsOnWhatItIsToldOfATextAndHasNoPlanThen) {
   EXPECT_EQ(rig.ends.size(), 1u);
 }
 
+TEST(Worker, WhoHasNoMemoryForWhatComesIsItselfTheOneThatFailed) {
+  for (const bool draws_text : {false, true}) {
+    WorkerRig rig;
+    rig.join();
+    if (draws_text) rig.control(1, plans::TextRequest());
+    if (!draws_text) rig.host(1);
+    rig.tell(WorkerFault{absl::ResourceExhaustedError("no memory for a tensor"), {}});
+    EXPECT_EQ(rig.count(Body::PEER_FAILURE), 0u);
+    EXPECT_EQ(rig.count(Body::FAILED), 1u);
+    EXPECT_EQ(rig.ends.size(), 1u);
+  }
+}
+
 TEST(Worker, DrawsNoTextWhileItTrains) {
   WorkerRig rig;
   rig.join();

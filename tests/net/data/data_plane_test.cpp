@@ -384,6 +384,42 @@ TEST_F(DataPlaneTest, OnlyWhoTakesPartInAPlanSendsItsTensors) {
 }
 
 /// A neighbour may be told of the plan first.
+TEST_F(DataPlaneTest, WhoHasNoMemoryForATensorSaysSoAndBlamesNobody) {
+  constexpr uint64_t kLongRowFloats = 1 << 16;
+  constexpr uint32_t kRows = 4'000'000'000;  // With those more than any machine can address.
+  std::vector<absl::Status> lacks;
+  std::vector<std::string> refusals;
+  DataPlane::Options options;
+  options.on_no_memory = [&](absl::Status why) {
+    std::lock_guard lock(mutex);
+    lacks.push_back(std::move(why));
+    changed.notify_all();
+  };
+  options.on_refused = [&](const std::string&, const std::string& why) {
+    std::lock_guard lock(mutex);
+    refusals.push_back(why);
+  };
+  auto here = DataPlane::start(*loop, options).value();
+  const auto part = std::make_shared<std::vector<float>>(kLongRowFloats);
+  for (uint64_t generation : {0, 1}) {  // Without a plan it is a probe.
+    TensorInbox::StreamSpec spec = stream(0, kRows, 100, generation);
+    spec.row_floats = kLongRowFloats;
+    spec.parts = {{0, 1}, {1, kRows - 1}};
+    here->inbox().open(std::move(spec));
+    DataPlane::Rows first = rows(0, 0, 1, generation);
+    first.payload = *part;
+    first.owner = part;
+    sender->send(here->address(), std::move(first));
+    const uint64_t dropped = generation + 1;
+    ASSERT_TRUE(eventually([&] { return here->statistics().dropped_headers == dropped; }));
+  }
+  ASSERT_TRUE(eventually([&] { return !lacks.empty(); }));
+  here.reset();
+  EXPECT_EQ(lacks.size(), 1u) << "only of the plan's";
+  EXPECT_TRUE(absl::IsResourceExhausted(lacks[0])) << lacks[0];
+  EXPECT_THAT(refusals, testing::IsEmpty()) << "the sender has done nothing wrong";
+}
+
 TEST_F(DataPlaneTest, TensorsMayComeBeforeTheirSecret) {
   sender->set_plan_secret({2, 5});
   sender->send(receiver->address(), rows(0, 0, 4, /*generation=*/2));
