@@ -29,6 +29,8 @@ constexpr int kOlderJoinsMax = 2;
 /// Who is told to leave is often killed ten seconds later: it does not wait for a coordinator that
 /// is gone, or stopped, as long as others do.
 constexpr uint64_t kLeaverPatienceUs = 4'000'000;
+/// Nor does it wait longer than that for its device.
+constexpr uint64_t kLeaverDeviceUs = 2'000'000;
 /// So many heartbeats without an answer are silence, however rare they are.
 constexpr int kUnansweredMin = 3;
 
@@ -291,7 +293,7 @@ void WorkerState::look_again() {
     return waits_for_device() ? session->connect_later(now_us()) : session->connect(left_s);
   }
   if (waits_for_device()) {
-    return end(absl::DeadlineExceededError(absl::StrCat(
+    return give_up(absl::DeadlineExceededError(absl::StrCat(
         "the device has not ended what it was at when its plan ended, and ",
         job.elastic.coordinator_timeout_seconds,
         " s (elastic.coordinator_timeout_seconds) are over; look at the device, and start this "
@@ -365,7 +367,7 @@ void WorkerState::on_quiesce(const net::Quiesce& order, uint64_t generation) {
 }
 
 void WorkerState::on_retired(const ReplicasRetired& retired) {
-  if (phase != Phase::kQuiescing) return;
+  if (phase != Phase::kQuiescing || gives_up_device) return;  // What it leaves is being written.
   phase = Phase::kIdle;
   losses_quiescing = 0;
   // An actor ignores a normal exit of another one, and whoever still holds it would keep it.
@@ -508,6 +510,9 @@ void WorkerState::on_heartbeat() {
     give_up(absl::UnavailableError(
         absl::StrCat("lost the coordinator, and this worker is to leave: ", *leaves)));
   }
+  const bool waits = gives_up && phase == Phase::kQuiescing && !gives_up_device;
+  if (waits && now_us() >= gives_up_device_at_us) give_up_device();
+  if (has_ended()) return;
   if (gives_up && now_us() >= gives_up_at_us) {
     end(absl::DeadlineExceededError(absl::StrCat(
         std::string(gives_up->message()), "; what this worker holds could not be written within ",
@@ -592,9 +597,12 @@ void WorkerState::forget_lack_of_memory() {
 void WorkerState::give_up(const absl::Status& why) {
   if (!may_save()) return end(why);
   gives_up = why;
-  // Longer than that a device or a disk need not be waited for.
-  gives_up_at_us = now_us() + static_cast<uint64_t>(job.elastic.coordinator_timeout_seconds *
-                                                    plans::kMicrosecondsPerSecond);
+  // Longer than that a device and a disk need not be waited for, each half of it.
+  const auto wait_us = static_cast<uint64_t>(job.elastic.coordinator_timeout_seconds *
+                                             plans::kMicrosecondsPerSecond);
+  const uint64_t device_wait_us = leaves ? std::min(kLeaverDeviceUs, wait_us / 2) : wait_us / 2;
+  gives_up_at_us = now_us() + wait_us;
+  gives_up_device_at_us = now_us() + (waits_for_device() ? 0 : device_wait_us);
   session->close();
   preparation->end();
   if (phase == Phase::kQuiescing) return;  // Its end is on its way.
@@ -604,9 +612,14 @@ void WorkerState::give_up(const absl::Status& why) {
   self->send(*replica_actor, RetireReplicas{steps_done, 0, 0});
 }
 
+/// Nobody can read its models any more; copies in the host's memory are whole.
+void WorkerState::give_up_device() {
+  gives_up_device = true;
+  save_held();
+}
+
 void WorkerState::save_held(double after_seconds) {
-  phase = Phase::kIdle;
-  if (store.held().empty()) return end(*gives_up);
+  if (!gives_up_device) phase = Phase::kIdle;
   EmergencyRequest request;
   request.run_folder = run_folder;
   request.run = session->run();
@@ -616,8 +629,11 @@ void WorkerState::save_held(double after_seconds) {
   request.data_digest = preparation->assignment().data_digest;
   for (const HeldState& each : store.held()) {
     // The global average that ends a round comes before the commit of its steps.
-    if (each.step <= steps_done) request.held.push_back(each);
+    const bool is_ahead = each.step > steps_done;
+    const bool is_on_device = each.model != nullptr;
+    if (!is_ahead && !(gives_up_device && is_on_device)) request.held.push_back(each);
   }
+  if (request.held.empty()) return end(*gives_up);
   if (after_seconds == 0) {
     return self->send(config.prepare, std::move(request), PrepareListener(self));
   }
@@ -631,6 +647,9 @@ void WorkerState::on_saved(const EmergencySaved& saved) {
   // Until `gives_up_at_us`.
   if (saved.may_go_later) return save_held(job.elastic.heartbeat_interval_seconds);
   std::string text(gives_up->message());
+  if (gives_up_device) {
+    absl::StrAppend(&text, "; what is only on the device, which does not end its work, is lost");
+  }
   if (!saved.folders.empty()) {
     absl::StrAppend(&text, "; what this worker holds is in ", absl::StrJoin(saved.folders, ", "),
                     ": the run goes on from there when it is resumed, if all layers are");

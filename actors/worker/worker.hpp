@@ -118,6 +118,8 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   uint64_t leaves_since_us = 0;           // With `leaves`.
   std::optional<absl::Status> gives_up;   // Why the worker ends once its state is written.
   uint64_t gives_up_at_us = 0;            // With it: when it ends whether or not that is done.
+  uint64_t gives_up_device_at_us = 0;     // With it: how long the device may be at its last work.
+  bool gives_up_device = false;           // Only what is in the host's memory is written.
   absl::Status save_failed;               // Why that is not written yet: it is tried again.
   // What the newest Joined says; the device is that of the first one.
   plans::JobSpec job;
@@ -181,6 +183,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void forget_lack_of_memory();
   void tell_peer_failure(const absl::Status& why, plans::WorkerId peer = {});
   void give_up(const absl::Status& why);
+  void give_up_device();
   void save_held(double after_seconds = 0);
   void on_saved(const EmergencySaved& saved);
   void end(const absl::Status& status);

@@ -724,18 +724,22 @@ TEST(Worker, HostsAReplicaAndGivesItsStateWhenItIsQuiesced) {
   EXPECT_EQ(rig.prepares[1].held.size(), 1u) << "the model goes on";
 }
 
-/// Its device is at work for a plan that is over, and it was let go twice for that.
-void hang(WorkerRig& rig) {
-  rig.job.elastic.coordinator_timeout_seconds = 20;
-  rig.join();
-  rig.host(1);
-  rig.start(1);
+/// Its device is at work for plan 1, which is over, and it was let go twice for that.
+void let_go_twice(WorkerRig& rig) {
   rig.quiesce(2);
   rig.tell(LinkClosed{1, absl::UnavailableError("dismissed")});
   ASSERT_THAT(rig.attempts, ElementsAre(1u, 2u)) << "it may be slow only";
   rig.join();
   rig.quiesce(3);
   rig.tell(LinkClosed{2, absl::UnavailableError("dismissed")});
+}
+
+void hang(WorkerRig& rig) {
+  rig.job.elastic.coordinator_timeout_seconds = 20;
+  rig.join();
+  rig.host(1);
+  rig.start(1);
+  let_go_twice(rig);
 }
 
 TEST(Worker, WhoIsLetGoAgainForNotQuiescingComesBackWhenItsDeviceHasEnded) {
@@ -769,6 +773,59 @@ TEST(Worker, WhoseDeviceNeverEndsWhatItHasBegunEnds) {
   ASSERT_EQ(rig.ends.size(), 1u);
   EXPECT_TRUE(absl::IsDeadlineExceeded(rig.ends[0]));
   EXPECT_THAT(std::string(rig.ends[0].message()), ::testing::HasSubstr("the device has not ended"));
+}
+
+/// A snapshot of a stage, in the host's memory.
+void keep_snapshot(WorkerRig& rig) {
+  SnapshotTaken taken;
+  taken.state.layers = {0, plans::layer_count(rig.job.model)};
+  rig.tell(std::move(taken));
+}
+
+TEST(Worker, WhoseDeviceHangsWritesWhatTheHostHasBeforeItEnds) {
+  for (const bool is_coordinator_there : {false, true}) {
+    WorkerRig rig;
+    rig.job.checkpoint.enable = true;
+    rig.job.elastic.coordinator_timeout_seconds = 20;
+    rig.join();
+    rig.host(1);
+    rig.start(1);
+    keep_snapshot(rig);
+    if (is_coordinator_there) {  // It lets the worker go, twice.
+      let_go_twice(rig);
+    } else {
+      rig.tell(LinkClosed{1, absl::UnavailableError("gone")});
+      rig.tell(LinkClosed{2, absl::UnavailableError("nobody answers")});
+    }
+    for (int second = 0; second < 30 && rig.emergencies.empty(); ++second) {
+      EXPECT_THAT(rig.ends, IsEmpty());
+      rig.scheduler().advance_time(1s);
+      rig.run();
+    }
+    ASSERT_EQ(rig.emergencies.size(), 1u);
+    ASSERT_EQ(rig.emergencies[0].held.size(), 1u);
+    EXPECT_EQ(rig.emergencies[0].held[0].model, nullptr) << "the device would have to give it";
+    while (rig.end_one()) continue;
+    EXPECT_EQ(rig.emergencies.size(), 1u) << "too late";
+    rig.tell(EmergencySaved{{"/run/checkpoint/x"}, absl::OkStatus()});
+    ASSERT_EQ(rig.ends.size(), 1u);
+    EXPECT_THAT(std::string(rig.ends[0].message()), ::testing::HasSubstr("only on the device"));
+    EXPECT_THAT(std::string(rig.ends[0].message()), ::testing::HasSubstr("/run/checkpoint/x"));
+  }
+}
+
+TEST(Worker, ALeaverWaitsForItsDeviceNotAsLongAsOthers) {
+  WorkerRig rig;
+  rig.job.checkpoint.enable = true;
+  rig.job.elastic.coordinator_timeout_seconds = 300;
+  begin_to_leave(rig);
+  keep_snapshot(rig);
+  rig.tell(LinkClosed{1, absl::UnavailableError("gone")});
+  for (int second = 0; second < 9; ++second) {
+    rig.scheduler().advance_time(1s);
+    rig.run();
+  }
+  EXPECT_EQ(rig.emergencies.size(), 1u);
 }
 
 TEST(Worker, PeerFailureOfOthersIsToldAndItsOwnEndsIt) {
