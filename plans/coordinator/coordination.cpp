@@ -526,7 +526,6 @@ CoordinatorDecisions Coordination::begin_change(const std::string& reason, uint6
                                  {{"generation", absl::StrCat(generation_)}, {"reason", reason}}});
   }
   change_.begin();
-  asked_for_.clear();
   waits_for_holders_ = false;
   if (is_urgent_) change_.drop_proposal();  // It was made for others.
   append(decisions, count_on_full_again(now_us));
@@ -587,7 +586,7 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
   }
   const std::vector<WorkerId> able = candidates_.able(now_us, Leavers::kWithout);
   if (!candidates_.is_planned()) {
-    asked_for_ = able;
+    change_.ask_for(able);
     return choose(answer(question).chosen, 0, now_us);
   }
   std::vector<WorkerId> reached = unreachable_.without_stubborn(able, now_us);
@@ -599,7 +598,7 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
   } else if (is_urgent_ || stop_.is_made()) {
     absl::StatusOr<PlannedPipeline> quick = review_.mode().make_quick_plan(question.request);
     if (quick.ok()) {
-      asked_for_ = able;
+      change_.ask_for(able);
       quick->plan.mode = review_.mode().name;
       return assign(*std::move(quick), 0, now_us);
     }
@@ -608,7 +607,7 @@ CoordinatorDecisions Coordination::try_choose(uint64_t now_us) {
   if (stop_.is_made()) return choose(answer(question).chosen, 0, now_us);
   // Whoever comes while the planner thinks is for the next change.
   if (requests_.is_asked<RoundQuestion>()) return {};
-  asked_for_ = able;
+  change_.ask_for(able);
   question.request.stalls = review_.stalls();
   for (auto* other : {&question.without_unreached, &question.with_leavers}) {
     if (*other) (*other)->stalls = question.request.stalls;
@@ -637,7 +636,7 @@ CoordinatorDecisions Coordination::take(const RoundAnswer& answer, const PlanRea
   progress_.on_progress(now_us);
   if (!answer.chosen.ok()) {
     // It says nothing of who has come meanwhile.
-    const bool is_of_others = candidates_.able(now_us, Leavers::kWithout) != asked_for_;
+    const bool is_of_others = candidates_.able(now_us, Leavers::kWithout) != change_.asked_for();
     if (is_of_others) return try_choose(now_us);
     return choose(answer.chosen, ready.thinking_us, now_us);
   }
@@ -721,7 +720,8 @@ CoordinatorDecisions Coordination::assign(PlannedPipeline chosen, uint64_t plann
   planned_for_ =
       who_reach_one_another(unreachable_.at(now_us), candidates_.able(now_us, Leavers::kWithout))
           .size();
-  if (!asked_for_.empty()) planned_for_ = std::min(planned_for_, asked_for_.size());
+  const size_t asked_for = change_.asked_for().size();
+  if (asked_for > 0) planned_for_ = std::min(planned_for_, asked_for);
   if (change_.restore().from_checkpoint && !reads_.fault().ok()) return end(reads_.fault(), false);
   for (const auto& [id, member] : members()) {
     if (takes_part(id)) members_.mark_holder(id);

@@ -351,7 +351,6 @@ class Coordination {
   std::optional<std::string> change_after_journal_;
   std::optional<uint64_t> change_at_us_;  // Members have changed: look for a better plan then.
   std::string change_reason_;             // Of the change that the commit log is held for.
-  std::vector<WorkerId> asked_for_;       // Who could work when a plan was made, in this round.
   bool waits_for_holders_ = false;        // Only while quiescing.
   uint64_t stop_waits_until_us_ = 0;      // A run that is to stop, for those who may come back.
   bool changes_connection_ = false;       // A worker is lost and welcomed in one event.

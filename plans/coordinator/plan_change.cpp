@@ -24,6 +24,7 @@ PlanChange::PlanChange(const JobSpec& job, std::optional<Plan> last)
 void PlanChange::begin() {
   inventories_.clear();
   prepared_.clear();
+  asked_for_.clear();
 }
 
 bool PlanChange::take_inventory(WorkerId worker, std::vector<InventoryItem> inventory) {

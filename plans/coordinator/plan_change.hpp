@@ -39,6 +39,11 @@ class PlanChange {
   bool has_quiesced(WorkerId worker) const { return inventories_.contains(worker); }
   bool is_quiet(const std::map<WorkerId, Member>& members) const;
 
+  /// A plan of this round is being made for those who could work then.
+  void ask_for(std::vector<WorkerId> able) { asked_for_ = std::move(able); }
+  /// Empty: none has been made in this round.
+  const std::vector<WorkerId>& asked_for() const { return asked_for_; }
+
   /// What may be taken up in the next round instead of a new answer of the planner.
   void propose(PlannedPipeline plan) { proposed_ = std::move(plan); }
   void drop_proposal() { proposed_.reset(); }
@@ -100,6 +105,7 @@ class PlanChange {
   std::map<WorkerId, std::vector<InventoryItem>> inventories_;  // This change's own.
   std::map<WorkerId, TurnReport> prepared_;
   WorkerPairs apart_;
+  std::vector<WorkerId> asked_for_;  // This change's own.
   std::optional<PlannedPipeline> proposed_;
   std::optional<Plan> plan_;
   RestoreDecision restore_;               // The plan's.
