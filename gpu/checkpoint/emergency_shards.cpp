@@ -14,6 +14,7 @@
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
 #include "gpu/files/durable_file.hpp"
+#include "gpu/files/mapped_file.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::gpu {
@@ -136,6 +137,13 @@ FoundShards find_shards(const std::vector<std::string>& folders, const plans::Jo
   return found;
 }
 
+/// A file that can have no second name there gets a copy.
+absl::Status copy_durably(const std::string& from, const std::string& to) {
+  const auto file = MappedFile::open(from);
+  if (!file.ok()) return absl::UnavailableError(file.status().message());
+  return write_durably(to, {std::span((*file)->data(), (*file)->bytes())});
+}
+
 /// The files get a second name where the file system can do that.
 absl::Status link_files(const std::vector<FoundFile>& found, const std::string& folder) {
   std::error_code error;
@@ -147,10 +155,7 @@ absl::Status link_files(const std::vector<FoundFile>& found, const std::string& 
   for (const FoundFile& each : found) {
     const std::string to = absl::StrCat(folder, "/", each.saved.name);
     fs::create_hard_link(each.path, to, error);
-    if (error) fs::copy_file(each.path, to, error);
-    if (!error) continue;
-    return absl::UnavailableError(
-        absl::StrCat("cannot copy ", each.path, " to ", to, ": ", error.message()));
+    if (error) SKEIN_RETURN_IF_ERROR(copy_durably(each.path, to));
   }
   return sync_folder(folder);
 }

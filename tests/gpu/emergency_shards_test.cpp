@@ -2,13 +2,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "gpu/files/durable_file.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace skein::gpu {
@@ -80,6 +83,40 @@ TEST(EmergencyShards, LayersOfSeveralWorkersMakeACheckpoint) {
   EXPECT_FALSE(fs::exists(emergency_path(run.path(), 7, 3, 1))) << "it is of no use any more";
   const auto again = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
   EXPECT_TRUE(again.ok() && again->path.empty());
+}
+
+/// On another file system than the temporary folder of tests.
+std::string folder_on_another_disk() {
+  const fs::path here = fs::temp_directory_path();
+  for (const char* each : {"/dev/shm", ".", "/var/tmp"}) {
+    struct stat there {};
+    struct stat other {};
+    const bool are_there = stat(here.c_str(), &there) == 0 && stat(each, &other) == 0;
+    if (!are_there || there.st_dev == other.st_dev) continue;
+    std::string name = (fs::absolute(each) / "skein-XXXXXX").string();
+    if (mkdtemp(name.data()) != nullptr) return name;
+  }
+  return "";
+}
+
+TEST(EmergencyShards, WhatCanOnlyBeCopiedIsOnDiskBeforeItsCheckpointIsComplete) {
+  tests::TemporaryFolder run;
+  const std::string folder = leave(run.path(), 7, 3, 1, {0, 4}, 1);
+  const std::string other = folder_on_another_disk();
+  ASSERT_FALSE(other.empty()) << "only one file system here; Linux has /dev/shm";
+  fs::copy(folder, other + "/left");
+  fs::remove_all(folder);
+  fs::create_directory_symlink(other + "/left", folder);
+  int synced = 0;
+  watch_file_operations([&](const std::string& path, const char* what) {
+    if (std::string(what) == "sync" && path.find(".safetensors") != std::string::npos) ++synced;
+  });
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, 3);
+  watch_file_operations(nullptr);
+  fs::remove_all(other);
+  ASSERT_TRUE(adopted.ok()) << adopted.status();
+  EXPECT_EQ(synced, 2 * kLayers) << "weights and moments of each layer";
+  EXPECT_EQ(read(run.path()), std::pair(uint64_t{7}, 1.0F));
 }
 
 TEST(EmergencyShards, TheNewestStateThatIsThereAsAWholeIsTaken) {
