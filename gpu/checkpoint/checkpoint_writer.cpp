@@ -105,8 +105,8 @@ void delete_unlisted(const std::string& folder, const Listing& listing) {
   }
 }
 
+/// Its caller has counted it.
 absl::Status rename_path(const std::string& from, const std::string& to) {
-  SKEIN_RETURN_IF_ERROR(count_file_operation(to, "rename"));
   if (std::rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
   return absl::UnavailableError(
       absl::StrCat("cannot rename ", from, " to ", to, ": ", strerror(errno)));
@@ -121,6 +121,7 @@ absl::Status point_latest(const std::string& folder, const std::string& name) {
     return absl::UnavailableError(
         absl::StrCat("cannot link ", folder, "/latest: ", error.message()));
   }
+  SKEIN_RETURN_IF_ERROR(count_file_operation(folder + "/latest", "rename"));
   SKEIN_RETURN_IF_ERROR(rename_path(temporary, folder + "/latest"));
   return sync_folder(folder);
 }
@@ -148,7 +149,11 @@ absl::Status put_in_place(const std::string& partial, const std::string& place) 
     delete_whole(partial);
     return absl::OkStatus();
   }
-  delete_whole(place);
+  // There is none, or names cannot be exchanged.
+  if (std::error_code error; fs::exists(fs::symlink_status(place, error))) {
+    delete_whole(place);
+    note_file_operation(place, "rename");
+  }
   return rename_path(partial, place);
 }
 

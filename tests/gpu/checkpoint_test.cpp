@@ -205,6 +205,18 @@ TEST(Checkpoint, ADeathBetweenAnyTwoOperationsLeavesOneThatIsWhole) {
   }
 }
 
+TEST(Checkpoint, GetsItsNameInOneOperation) {
+  tests::TemporaryFolder run;
+  int renames = 0;
+  watch_file_operations([&](const std::string& path, const char* what) {
+    if (std::string(what) == "rename" && path == run.file("checkpoint/step-00000001")) ++renames;
+  });
+  const absl::Status saved = save(run.path(), {3}, 1);
+  watch_file_operations(nullptr);
+  ASSERT_TRUE(saved.ok()) << saved;
+  EXPECT_EQ(renames, 1);
+}
+
 TEST(Checkpoint, WhatADeathHasLeftHalfDeletedDoesNotKeepOneOfTheSameStepFromItsPlace) {
   tests::TemporaryFolder run;
   ASSERT_TRUE(save(run.path(), {3}, 1).ok());
