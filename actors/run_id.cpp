@@ -1,9 +1,10 @@
 #include "actors/run_id.hpp"
 
-#include <filesystem>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/files/check_there.hpp"
+#include "gpu/files/mapped_file.hpp"
 #include "net/codec/bounds.hpp"
 #include "plans/base/status_macros.hpp"
 
@@ -19,6 +20,10 @@ absl::StatusOr<std::string> read_run_id(const std::string& run_folder) {
   const std::string path = absl::StrCat(run_folder, "/", kRunIdName);
   std::ifstream file(path);
   std::string id;
+  if (!file) {
+    const absl::Status why = gpu::MappedFile::open(path).status();
+    if (absl::IsPermissionDenied(why)) return absl::UnavailableError(why.message());
+  }
   if (std::getline(file, id) && is_run_id(id)) return id;
   return absl::UnavailableError(
       absl::StrCat(path,
@@ -27,8 +32,9 @@ absl::StatusOr<std::string> read_run_id(const std::string& run_folder) {
 }
 
 absl::Status check_run_folder(const std::string& run_folder, const std::string& run) {
-  std::error_code error;
-  if (!std::filesystem::exists(run_folder, error)) {
+  const absl::Status there = gpu::check_there(run_folder);
+  if (!there.ok() && !absl::IsNotFound(there)) return absl::UnavailableError(there.message());
+  if (!there.ok()) {
     return absl::UnavailableError(absl::StrCat("the run folder ", run_folder,
                                                " is not to be seen from here; mount it where "
                                                "workers are, under the same path"));

@@ -179,7 +179,8 @@ absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
   std::unique_ptr<gpu::CheckpointReader> reader;
   if (request.from_checkpoint && !request.load_path.empty()) {
     auto opened = open_checkpoint(request);
-    result.is_checkpoint_unseen = absl::IsNotFound(opened.status());
+    result.is_checkpoint_unseen =
+        absl::IsNotFound(opened.status()) || absl::IsPermissionDenied(opened.status());
     result.is_checkpoint_unreadable = !opened.ok() && !result.is_checkpoint_unseen;
     SKEIN_RETURN_IF_ERROR(opened.status());
     reader = *std::move(opened);

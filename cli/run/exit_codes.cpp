@@ -14,6 +14,7 @@ int exit_code(const absl::Status& status) {
     case absl::StatusCode::kInvalidArgument:
       return kExitUsage;
     case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kDataLoss:
       return kExitBadData;
     case absl::StatusCode::kCancelled:

@@ -6,9 +6,10 @@ namespace skein::cli {
 
 // What the program's exit code says, so that scripts know whether to try again.
 inline constexpr int kExitDone = 0;
-inline constexpr int kExitFault = 1;    // A worker, the network or the machine failed.
-inline constexpr int kExitUsage = 2;    // Bad arguments or job file: never try again.
-inline constexpr int kExitBadData = 3;  // Data or checkpoint missing or damaged: never try again.
+inline constexpr int kExitFault = 1;  // A worker, the network or the machine failed.
+inline constexpr int kExitUsage = 2;  // Bad arguments or job file: never try again.
+// Data or a checkpoint is missing, damaged or not to be read: never try again.
+inline constexpr int kExitBadData = 3;
 // 70 is `actors::kExitActorFailed`: a bug, which a restart may get past.
 inline constexpr int kExitStopped = 75;  // Stopped early, state saved: go on with --resume.
 inline constexpr int kExitKilled = 130;  // By a second signal, or stopped with nothing saved.

@@ -20,6 +20,7 @@
 #include "cli/run/run_folder.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/emergency_shards.hpp"
+#include "gpu/files/check_there.hpp"
 #include "net/address.hpp"
 #include "net/control/control_link.hpp"
 #include "net/event_loop.hpp"
@@ -36,10 +37,9 @@ absl::StatusOr<std::string> address_of(const std::string& where) {
   std::string address;
   if (file && std::getline(file, address)) return address;
   if (net::parse_address(where).ok()) return where;
-  std::error_code error;
-  if (!std::filesystem::exists(where, error)) {
-    return absl::NotFoundError(absl::StrCat("no run folder ", where));
-  }
+  const absl::Status there = gpu::check_there(where);
+  if (absl::IsNotFound(there)) return absl::NotFoundError(absl::StrCat("no run folder ", where));
+  SKEIN_RETURN_IF_ERROR(there);
   SKEIN_RETURN_IF_ERROR(open_run_folder(where).status());
   return absl::UnavailableError(absl::StrCat(where, ": the run has no coordinator yet"));
 }

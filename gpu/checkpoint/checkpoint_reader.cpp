@@ -10,7 +10,7 @@
 #include "gpu/checkpoint/crc32c.hpp"
 #include "gpu/checkpoint/model_config.hpp"
 #include "gpu/checkpoint/safetensors.hpp"
-#include "gpu/files/mapped_file.hpp"
+#include "gpu/files/check_there.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::gpu {
@@ -150,10 +150,15 @@ class ShardedReader final : public CheckpointReader {
       std::vector<std::string> faults;
       if (listed.tensors.empty()) {
         faults = find_file_faults(folder_, name, listed);
-      } else if (std::error_code error; fs::file_size(path, error) != listed.bytes || error) {
-        faults.push_back(absl::StrCat(path,
-                                      error ? " is not there" : " is truncated or was changed",
-                                      ": it was written with ", listed.bytes, " bytes"));
+      } else {
+        const absl::Status there = check_there(path);
+        if (!there.ok() && !absl::IsNotFound(there)) return there;
+        std::error_code error;
+        const bool is_whole = there.ok() && fs::file_size(path, error) == listed.bytes && !error;
+        const char* what = there.ok() ? " is truncated or was changed" : " is not there";
+        if (is_whole) continue;
+        faults.push_back(
+            absl::StrCat(path, what, ": it was written with ", listed.bytes, " bytes"));
       }
       if (!faults.empty()) return absl::DataLossError(faults.front());
     }
@@ -192,19 +197,23 @@ class ShardedReader final : public CheckpointReader {
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> complete_checkpoints(const std::string& path) {
-  std::error_code error;
-  if (fs::exists(fs::path(path) / kCompleteName, error)) return std::vector<std::string>{path};
+  absl::Status unseen = check_there((fs::path(path) / kCompleteName).string());
+  if (unseen.ok()) return std::vector<std::string>{path};
   std::vector<std::string> found;
+  std::error_code error;
   const fs::path run = fs::path(path) / "checkpoint";
-  for (const auto& entry :
-       fs::directory_iterator(fs::is_directory(run, error) ? run : fs::path(path), error)) {
+  const fs::path parent = fs::is_directory(run, error) ? run : fs::path(path);
+  for (const auto& entry : fs::directory_iterator(parent, error)) {
     const std::string name = entry.path().filename().string();
-    const bool is_complete = name.starts_with("step-") && !name.ends_with(".tmp") &&
-                             fs::exists(entry.path() / kCompleteName, error);
-    if (is_complete) found.push_back(entry.path().string());
+    if (!name.starts_with("step-") || name.ends_with(".tmp")) continue;
+    const absl::Status complete = check_there((entry.path() / kCompleteName).string());
+    if (complete.ok()) found.push_back(entry.path().string());
+    if (!complete.ok() && !absl::IsNotFound(complete)) unseen = complete;
   }
+  if (absl::IsNotFound(unseen) && error) unseen = not_there(parent.string(), error.value());
   std::sort(found.rbegin(), found.rend());
   if (!found.empty()) return found;
+  if (!absl::IsNotFound(unseen)) return unseen;
   const fs::file_status there = fs::status(path, error);
   const char* why = !fs::exists(there)         ? ", which is not there"
                     : !fs::is_directory(there) ? ", which is no folder"

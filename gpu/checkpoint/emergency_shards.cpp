@@ -64,7 +64,8 @@ std::string fault_of(const std::string& folder, const Listing& listing, const st
   const auto listed = listing.find(name);
   if (listed == listing.end()) return absl::StrCat(path, " is not there");
   std::error_code error;
-  if (!fs::is_regular_file(fs::symlink_status(path, error))) {
+  const fs::file_status there = fs::symlink_status(path, error);
+  if (fs::status_known(there) && !fs::is_regular_file(there)) {
     return absl::StrCat(path, " is no file");
   }
   const std::vector<std::string> faults = find_file_faults(folder, name, listed->second);

@@ -1,10 +1,9 @@
 #include "gpu/checkpoint/model_config.hpp"
 
-#include <filesystem>
-
 #include "absl/strings/str_cat.h"
 #include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
+#include "gpu/files/check_there.hpp"
 #include "gpu/files/json_file.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/job/job_spec.hpp"
@@ -299,9 +298,7 @@ absl::StatusOr<plans::ModelSpec> from_config(const nlohmann::json& json, const s
 
 absl::StatusOr<plans::ModelSpec> read_model_config(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/", kConfigName);
-  if (std::error_code error; !std::filesystem::exists(path, error)) {
-    return absl::NotFoundError(absl::StrCat(path, " is not there"));
-  }
+  SKEIN_RETURN_IF_ERROR(check_there(path));
   SKEIN_ASSIGN_OR_RETURN(const nlohmann::json json, read_json(path));
   return from_config(json, path);
 }

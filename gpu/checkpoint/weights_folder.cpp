@@ -13,6 +13,7 @@
 #include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/model_config.hpp"
+#include "gpu/files/check_there.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/job/spelled_out.hpp"
 
@@ -101,8 +102,7 @@ absl::Status WeightsFolder::open_files() {
 
 absl::Status WeightsFolder::open_file(const std::string& name) {
   const std::string path = absl::StrCat(folder_, "/", name);
-  std::error_code error;
-  if (!fs::exists(path, error)) return absl::NotFoundError(absl::StrCat(path, " is not there"));
+  SKEIN_RETURN_IF_ERROR(check_there(path));
   SKEIN_ASSIGN_OR_RETURN(files_[name], SafetensorsFile::open(path));
   for (const auto& [tensor, entry] : files_.at(name)->tensors()) {
     if (file_of_.emplace(tensor, name).second) continue;

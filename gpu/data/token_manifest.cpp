@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <filesystem>
 #include <set>
 #include <string_view>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "gpu/files/check_there.hpp"
 #include "gpu/files/json_file.hpp"
 #include "plans/base/status_macros.hpp"
 
@@ -97,9 +97,7 @@ absl::StatusOr<TokenManifest> parse_manifest(const Json& json, const std::string
 }
 
 absl::StatusOr<TokenManifest> read_manifest(const std::string& path) {
-  if (std::error_code error; !std::filesystem::exists(path, error)) {
-    return absl::NotFoundError(absl::StrCat(path, " is not there"));
-  }
+  SKEIN_RETURN_IF_ERROR(check_there(path));
   SKEIN_ASSIGN_OR_RETURN(const Json json, read_json(path));
   return parse_manifest(json, path);
 }

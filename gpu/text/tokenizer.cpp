@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "gpu/files/check_there.hpp"
 #include "gpu/files/json_file.hpp"
 #include "gpu/text/byte_alphabet.hpp"
 #include "plans/base/readable_text.hpp"
@@ -74,9 +74,7 @@ std::optional<std::pair<std::string, std::string>> read_merge(const Json& merge)
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::open(const std::string& path) {
-  if (std::error_code error; !std::filesystem::exists(path, error)) {
-    return absl::NotFoundError(absl::StrCat(path, " is not there"));
-  }
+  SKEIN_RETURN_IF_ERROR(check_there(path));
   SKEIN_ASSIGN_OR_RETURN(const Json json, read_json(path));
   return parse(json, path);
 }

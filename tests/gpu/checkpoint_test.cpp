@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -395,6 +396,42 @@ TEST(Checkpoint, WithoutCompleteThereIsNone) {
   ASSERT_TRUE(save(run.path(), {3}, 1).ok());
   fs::remove(run.file("checkpoint/step-00000001/COMPLETE"));
   EXPECT_TRUE(absl::IsNotFound(CheckpointReader::open(run.path()).status()));
+}
+
+/// As long as it lives this process may read only what everybody may.
+class WithoutRights {
+ public:
+  WithoutRights() { EXPECT_TRUE(geteuid() != 0 || seteuid(kNobody) == 0); }
+  ~WithoutRights() { EXPECT_EQ(seteuid(getuid()), 0); }
+  WithoutRights(const WithoutRights&) = delete;
+  WithoutRights& operator=(const WithoutRights&) = delete;
+
+ private:
+  static constexpr uid_t kNobody = 65534;
+};
+
+TEST(Checkpoint, WhatMayNotBeReadIsNotSaidToBeMissing) {
+  tests::TemporaryFolder run;
+  ASSERT_TRUE(save(run.path(), {3}, 1).ok());
+  const std::string folder = run.file("checkpoint/step-00000001");
+  fs::permissions(run.path(), fs::perms::all);
+  for (const std::string& closed : {folder, run.file("checkpoint")}) {
+    const fs::perms before = fs::status(closed).permissions();
+    fs::permissions(closed, fs::perms::none);
+    absl::Status run_seen, seen, config;
+    {
+      const WithoutRights nobody;
+      run_seen = CheckpointReader::open(run.path()).status();
+      seen = CheckpointReader::open(folder).status();
+      config = read_model_config(folder).status();
+    }
+    fs::permissions(closed, before);
+    for (const absl::Status& status : {run_seen, seen, config}) {
+      EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("Permission denied"));
+    }
+  }
+  expect_whole(run.path(), 1);
 }
 
 TEST(Checkpoint, NamesTheTensorThatHasAnotherShape) {
