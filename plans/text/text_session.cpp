@@ -112,9 +112,11 @@ TextSession::Answer TextSession::on_given_up(PeerNumber peer,
                                              const std::pair<const WorkerId, Member>& member) {
   const bool ends = is_needed(member.first);
   TextDecisions decisions = {RefuseTextWorker{
-      peer, ends ? "this worker gave up its connection, which ends the text: draw it again"
-                 : "this worker gave up its connection, and the text goes on without it"}};
-  const Answer lost = on_lost(member.first, "it gave up its connection, and made another one");
+      peer, ends ? "this worker closed its connection and made another one, which has ended the "
+                   "text; draw it again"
+                 : "this worker closed its connection and made another one; the text goes on "
+                   "without it"}};
+  const Answer lost = on_lost(member.first, "it closed its connection and made another one");
   for (const TextDecision& each : lost.decisions()) decisions.push_back(each);
   return decisions;
 }
@@ -147,10 +149,11 @@ TextSession::Answer TextSession::on_tick(uint64_t now_us) {
   TextDecisions decisions;
   for (const WorkerId worker : silent) {
     const PeerNumber peer = members_.at(worker).peer;
-    Answer answer = on_lost(worker, "it says nothing any more");
+    Answer answer = on_lost(worker, "it has sent nothing for too long");
     if (has_ended()) return answer;
     // If it lives, it does not know that it is not counted on.
-    decisions.push_back(RefuseTextWorker{peer, "you said nothing for too long; start again"});
+    decisions.push_back(
+        RefuseTextWorker{peer, "this worker sent nothing for too long; start it again"});
   }
   if (phase_ != Phase::kStepping) return decisions;
   if (std::exchange(watched_step_, step_) != step_) watched_us_ = now_us;

@@ -261,7 +261,7 @@ TEST_F(TextSessionTest, AWorkerThatComesBackTooLateIsNoStranger) {
   const auto refused = all_of<RefuseTextWorker>(answer);
   ASSERT_EQ(refused.size(), 1U);
   EXPECT_EQ(refused.front().peer, 7U);
-  EXPECT_THAT(refused.front().why, HasSubstr("gave up its connection, which ends the text"));
+  EXPECT_THAT(refused.front().why, HasSubstr("made another one, which has ended the text"));
   EXPECT_THAT(end_of(answer),
               AllOf(HasSubstr("w2 (cpu x1 on h2) is lost"), HasSubstr("paused for 12 s")));
   EXPECT_THAT(all_of<RefuseTextWorker>(session_->on_join(8, join_from("h1"), 0)).front().why,
