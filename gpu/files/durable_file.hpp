@@ -12,7 +12,8 @@
 namespace skein::gpu {
 
 /// Replaces `path` by a file with these contents: written under a temporary name in the same
-/// folder, synced, renamed, and the folder synced. Whatever fails, what was there before stays.
+/// folder, synced, renamed, and the folder synced. If that fails, what was there before stays, or,
+/// where the last sync has failed, the new file is there as a whole.
 /// ResourceExhausted for a full disk, Unavailable otherwise, with the path and the reason.
 absl::Status write_durably(const std::string& path, std::string_view contents);
 /// The same from pieces, one after the other.
@@ -25,7 +26,8 @@ absl::Status sync_folder(const std::string& folder);
 /// For tests: the n-th following write, sync or rename (counted from 1) fails, and all after it. 0
 /// turns that off. Calls are counted in this process only.
 void fail_file_operation(int64_t n);
-/// Counts one operation; its error if it is to fail.
+/// Shows one operation to who watches, and counts it; its error if it is to fail. Call it before
+/// the operation. Only deletions are shown and not counted (`note_file_operation`).
 absl::Status count_file_operation(const std::string& path, const char* what);
 
 /// For tests: called before each operation ("write", "sync", "rename", "delete") on a path. What

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gpu/files/durable_file.hpp"
+#include "plans/base/check.hpp"
 
 namespace skein::sim {
 namespace {
@@ -64,7 +65,9 @@ void CutShort::end_strike() {
   const size_t from = order_->loses_unsynced ? rng_.below(images_.size()) : images_.size() - 1;
   std::error_code error;
   fs::remove_all(folder_, error);
+  SKEIN_CHECK(!error) << "cannot clear " << folder_ << ": " << error.message();
   fs::rename(images_[from], folder_, error);
+  SKEIN_CHECK(!error) << "cannot put back " << images_[from] << ": " << error.message();
   has_struck_ = false;
   forget_images();
   disarm();
@@ -77,6 +80,7 @@ std::string CutShort::make_image() {
   std::error_code error;
   fs::create_directories(image, error);
   fs::copy(folder_, image, fs::copy_options::recursive | fs::copy_options::copy_symlinks, error);
+  SKEIN_CHECK(!error) << "cannot copy " << folder_ << " to " << image << ": " << error.message();
   return image;
 }
 

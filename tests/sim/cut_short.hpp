@@ -23,8 +23,9 @@ class CutShort {
     std::string what;             // Before such an operation; empty: any.
     std::string path_part;        // On a path that has this in it.
     uint64_t count = 1;           // The n-th of them from now on.
-    /// Names that were given or taken since their folder was last synced may be as before: all of
-    /// them from some time on, as on file systems with a journal.
+    /// The disk goes back to how it was before one of the operations since a folder was last
+    /// synced, which is drawn: names and contents, all from one moment on, as on file systems with
+    /// a journal.
     bool loses_unsynced = false;
   };
   struct Victim {
@@ -64,8 +65,8 @@ class CutShort {
   plans::Rng rng_;
   std::optional<Order> order_;
   Victim victim_;
-  std::vector<std::string> images_;  // Since the folder was last synced, in the event in progress.
-  bool was_synced_ = false;          // By the operation before.
+  std::vector<std::string> images_;  // Since a folder was last synced, in the event in progress.
+  bool was_synced_ = false;          // The operation before has synced one.
   uint64_t made_ = 0;                // Images.
   bool has_struck_ = false;
 };
