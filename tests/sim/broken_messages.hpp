@@ -23,7 +23,7 @@ enum class Mutation {
   kConfigKept,           // Workers go on with the configuration that they had first.
   kModelsKept,           // What a worker holds stays on a device that is full.
   kFullForgotten,        // That a worker cannot go on is not heard.
-  kSyncsSkipped,         // Checkpoints are complete before what is in them is synced.
+  kCompleteTorn,         // A death between two operations on files tears a complete checkpoint.
   // The next ones are about jobs that share devices.
   kTurnKept,     // A job keeps its turns when it quiesces, validates or ends.
   kTurnByClock,  // A device puts a job in as soon as it hears of it, whatever was named.

@@ -133,7 +133,7 @@ void Disk::tear_checkpoint() {
   mark_damaged(folders->front());
 }
 
-void Disk::lose_unsynced() {
+void Disk::tear_newest() {
   const auto folders = gpu::complete_checkpoints(run_folder_);
   const std::string name = folders.ok() ? pick_file(folders->front()) : "";
   if (!name.empty()) tear(absl::StrCat(folders->front(), "/", name));

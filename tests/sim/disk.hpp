@@ -66,8 +66,8 @@ class Disk {
   void tear_next_shard() { has_failed_ = tears_shard_ = true; }
   void tear_next_left() { has_failed_ = tears_left_ = true; }
   void tear_checkpoint();
-  /// A mutation: what the newest complete checkpoint says was never synced, and the power is gone.
-  void lose_unsynced();
+  /// A mutation: the same of the newest complete one, and nobody counts on it.
+  void tear_newest();
   /// True if one of what was left in the folders is torn.
   bool on_left(const std::vector<std::string>& folders);
   /// Something has gone wrong with it in this run.

@@ -577,7 +577,7 @@ class Simulation {
     };
     victim.die = [this, &fault](ProcessId process) { die_writing(fault, process); };
     victim.on_restored = [this] {
-      if (options_.mutation == Mutation::kSyncsSkipped) disk_.lose_unsynced();
+      if (options_.mutation == Mutation::kCompleteTorn) disk_.tear_newest();
       checker_.on_cut_short();
     };
     return cut_short_.arm(std::move(order), std::move(victim));

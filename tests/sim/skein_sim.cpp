@@ -34,7 +34,7 @@ constexpr const char* kUsage =
     "protocol\n"
     "           closed-is-dead         a worker whose connection has ended is taken for dead\n"
     "           seals-skipped          layers that move lose a bit, and nobody looks\n"
-    "           syncs-skipped          a death tears a checkpoint that is complete\n"
+    "           complete-torn          a death tears a checkpoint that is complete\n"
     "           digests-skipped        checkpoints are loaded without a look at their digests\n"
     "           turn-kept|turn-by-clock   of jobs that share machines\n"
     "           abort-skipped|returned-lost|sum-skewed|samples-repeated   of a policy's "
@@ -65,7 +65,7 @@ const std::map<std::string, Mutation> kMutations = {
     {"models-kept", Mutation::kModelsKept},
     {"full-forgotten", Mutation::kFullForgotten},
     {"left-ignored", Mutation::kLeftIgnored},
-    {"syncs-skipped", Mutation::kSyncsSkipped},
+    {"complete-torn", Mutation::kCompleteTorn},
     {"fence-skipped", Mutation::kFenceSkipped},
     {"seals-skipped", Mutation::kSealsSkipped},
     {"closed-is-dead", Mutation::kClosedIsDead},
