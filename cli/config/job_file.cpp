@@ -74,7 +74,7 @@ bool is_retired(const std::string& name) {
 
 std::string ignored_line(const std::string& origin, const std::string& name) {
   const std::string where = origin == name ? "" : absl::StrCat(origin, ": ");
-  return absl::StrCat(where, name, " is a key of before, and is ignored; leave it out");
+  return absl::StrCat(where, name, " is no longer used, and is ignored; leave it out");
 }
 
 struct Assignment {

@@ -461,8 +461,8 @@ TEST_F(JobFile, AKeyOfBeforeIsReadAndSaysNothing) {
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->spec.debug, (plans::DebugSpec{.seed = 7}));
   EXPECT_THAT(to_toml(job->spec, nullptr), testing::Not(HasSubstr("deterministic")));
-  EXPECT_THAT(job->ignored, testing::ElementsAre(
-                                HasSubstr("job.toml:2: debug.deterministic is a key of before")));
+  EXPECT_THAT(job->ignored,
+              testing::ElementsAre(HasSubstr("job.toml:2: debug.deterministic is no longer used")));
 }
 
 TEST_F(JobFile, AKeyOfBeforeSaysNothingWhereverItIsFrom) {
@@ -476,8 +476,8 @@ TEST_F(JobFile, AKeyOfBeforeSaysNothingWhereverItIsFrom) {
   const auto job = load_job_text("", "job.toml", {overrides->front()});
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_THAT(job->ignored,
-              testing::ElementsAre(StartsWith("SKEIN_DEBUG_DETERMINISTIC is a key of before"),
-                                   StartsWith("--debug.deterministic is a key of before")));
+              testing::ElementsAre(StartsWith("SKEIN_DEBUG_DETERMINISTIC is no longer used"),
+                                   StartsWith("--debug.deterministic is no longer used")));
 }
 
 TEST(TakeOverrides, TakesKeysInEveryFormAndLeavesTheRest) {
