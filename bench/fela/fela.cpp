@@ -175,7 +175,7 @@ plans::TunedTokens tokens_of(const Cell& cell, const Variant& variant) {
   const plans::TokenSearch search{plans::bin_sub_models(cell.thresholds, 3),
                                   static_cast<uint64_t>(cell.samples), variant.policy,
                                   variant.tunes_sizes, variant.limits_workers};
-  plans::TunedTokens best = plans::tune_tokens(search, options)->front();
+  plans::TunedTokens best = plans::tune_tokens(search, options)->tried.front();
   options.scenario = cell.cluster.scenario;
   options.steps = cell.cluster.steps;
   best.step_us = plans::simulate_tokens(best.plan, options)->mean_step_us();

@@ -144,14 +144,16 @@ bool has_plan(const std::vector<PlannedPipeline>& all, const Plan& plan) {
 absl::StatusOr<PlannedPipeline> plan_tokens(const JobSpec& job, const PlanRequest& request) {
   const TokenSimulationOptions options = options_of(job, request);
   std::vector<TunedTokens> tried;
+  size_t left_out = 0;
   for (const std::vector<LayerRange>& ranges : sub_models_to_try(request.profile)) {
     TokenSearch search;
     search.sub_models = ranges;
     search.samples = static_cast<uint64_t>(request.global_batch_rows);
     search.policy = {job.tokens.depth_first, job.tokens.own_buckets};
-    SKEIN_ASSIGN_OR_RETURN(std::vector<TunedTokens> tuned, tune_tokens(search, options));
-    tried.insert(tried.end(), std::make_move_iterator(tuned.begin()),
-                 std::make_move_iterator(tuned.end()));
+    SKEIN_ASSIGN_OR_RETURN(TokenTuning tuned, tune_tokens(search, options));
+    tried.insert(tried.end(), std::make_move_iterator(tuned.tried.begin()),
+                 std::make_move_iterator(tuned.tried.end()));
+    left_out += tuned.left_out;
   }
   std::stable_sort(tried.begin(), tried.end(), [](const TunedTokens& a, const TunedTokens& b) {
     return a.step_us < b.step_us;
@@ -178,6 +180,10 @@ absl::StatusOr<PlannedPipeline> plan_tokens(const JobSpec& job, const PlanReques
     std::erase_if(found, promises_less);
     if (found.size() > wanted) found.resize(wanted);
     PlannedPipeline chosen = std::move(found.front());
+    if (left_out > 0) {
+      absl::StrAppend(&chosen.reason, "; the best of ", tried.size(),
+                      " choices that were simulated, ", left_out, " more were not");
+    }
     chosen.rivals.assign(std::make_move_iterator(found.begin() + 1),
                          std::make_move_iterator(found.end()));
     return chosen;

@@ -12,7 +12,8 @@ namespace skein::plans {
 
 /// Plans steps by tokens by what was measured: the sub-models (by thresholds, one to four of
 /// them), how many samples a token of each has, and who may train it.
-/// Every choice is simulated (`tune_tokens`), and the fastest that fits the memory is taken.
+/// Choices are simulated (`tune_tokens`: with many workers not all of them, which the reason says),
+/// and the fastest that fits the memory is taken.
 ///
 /// `request`  As for other planners; its rows of a micro-batch, its schedules and `may_recompute`
 ///            are not used: layers are computed again if the job says so.

@@ -336,6 +336,13 @@ double TokenSimulation::mean_step_us() const {
   return std::accumulate(step_us.begin(), step_us.end(), 0.0) / static_cast<double>(step_us.size());
 }
 
+int64_t simulation_work(const TokenShape& shape, const TokenSimulationOptions& options) {
+  int64_t tokens = 0;
+  for (uint32_t level = 0; level < shape.levels(); ++level) tokens += shape.count(level);
+  const auto workers = static_cast<int64_t>(options.speeds.size());
+  return int64_t{options.steps} * tokens * (tokens + workers);
+}
+
 absl::StatusOr<TokenSimulation> simulate_tokens(const TokenPlan& plan,
                                                 const TokenSimulationOptions& options) {
   SKEIN_RETURN_IF_ERROR(check(plan, options));

@@ -48,12 +48,16 @@ struct TokenSimulation {
   double mean_step_us() const;
 };
 
+/// What simulating steps of such tokens costs, in no unit: for n tokens and w workers n (n + w) a
+/// step.
+int64_t simulation_work(const TokenShape& shape, const TokenSimulationOptions& options);
+
 /// Steps of a job that is trained by tokens. A layer's gradients are reduced in a ring of all who
 /// may train its level, as soon as the backward of every token has come through it, one layer after
 /// the other (the training mode itself reduces a sub-model at once); the next step begins when all
 /// are. A backward that is due goes before a forward, the deepest first. There is no update.
 /// InvalidArgument   if the sub-models are not all layers, or the shape or workers do not fit them.
-/// Cost              for n tokens of a step and w workers, about n (n + w) a step.
+/// Cost              about `simulation_work`.
 absl::StatusOr<TokenSimulation> simulate_tokens(const TokenPlan& plan,
                                                 const TokenSimulationOptions& options);
 

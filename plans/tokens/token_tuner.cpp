@@ -80,12 +80,117 @@ std::vector<std::vector<uint64_t>> sizes_to_try(const TokenSearch& search, size_
 
 bool is_better(const TunedTokens& a, const TunedTokens& b) { return a.step_us < b.step_us; }
 
+class Tuning {
+ public:
+  Tuning(const TokenSearch& search, const TokenSimulationOptions& options)
+      : search_(search), options_(options) {}
+
+  absl::StatusOr<TokenTuning> tune(const std::vector<std::vector<uint64_t>>& all_sizes) {
+    const size_t levels = search_.sub_models.size(), workers = options_.speeds.size();
+    // What sizes are good depends on whether the deepest level is reduced at all.
+    std::vector<size_t> kinds = {workers};
+    if (search_.limits_workers && levels > 1 && workers > 1) kinds.push_back(1);
+    const bool has_second_phase = search_.limits_workers && levels > 1;
+    const auto parts = static_cast<int64_t>(kinds.size() + (has_second_phase ? 1 : 0));
+    std::vector<TunedTokens> best;
+    int64_t part = 0;
+    for (const size_t deepest : kinds) {
+      const int64_t work_until = search_.work_max / parts * ++part;
+      SKEIN_RETURN_IF_ERROR(try_sizes(affordable(all_sizes, work_until), deepest, best));
+    }
+    if (!has_second_phase) best.clear();
+    if (tuning_.left_out > 0) std::stable_sort(best.begin(), best.end(), is_better);
+    for (size_t n = 0; n < best.size(); ++n) {
+      const int64_t left = search_.work_max - tuning_.work;
+      const bool is_last = n + 1 == best.size();
+      SKEIN_RETURN_IF_ERROR(try_fewer_workers(best[n], tuning_.work + (is_last ? left : left / 2)));
+    }
+    std::stable_sort(tuning_.tried.begin(), tuning_.tried.end(), is_better);
+    return std::move(tuning_);
+  }
+
+ private:
+  int64_t work_of(const std::vector<uint64_t>& sizes) const {
+    return simulation_work({search_.samples, sizes}, options_);
+  }
+
+  /// Those that take least, as many as there is room for, at least one; in the order given.
+  std::vector<std::vector<uint64_t>> affordable(const std::vector<std::vector<uint64_t>>& all_sizes,
+                                                int64_t work_until) {
+    std::vector<size_t> order(all_sizes.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return work_of(all_sizes[a]) < work_of(all_sizes[b]);
+    });
+    int64_t work = tuning_.work;
+    size_t count = 0;
+    for (; count < order.size(); ++count) {
+      work += work_of(all_sizes[order[count]]);
+      if (count > 0 && work > work_until) break;
+    }
+    tuning_.left_out += order.size() - count;
+    order.resize(count);
+    std::sort(order.begin(), order.end());
+    std::vector<std::vector<uint64_t>> taken;
+    for (size_t n : order) taken.push_back(all_sizes[n]);
+    return taken;
+  }
+
+  absl::Status look_at(TokenPlan plan) {
+    tuning_.work += simulation_work(plan.shape, options_);
+    SKEIN_ASSIGN_OR_RETURN(const TokenSimulation simulated, simulate_tokens(plan, options_));
+    tuning_.tried.push_back({std::move(plan), simulated.mean_step_us()});
+    return absl::OkStatus();
+  }
+
+  /// With so many on the deepest level and everybody on the others. Adds those to `best` that are.
+  absl::Status try_sizes(const std::vector<std::vector<uint64_t>>& sizes, size_t deepest,
+                         std::vector<TunedTokens>& best) {
+    LevelWorkers level_workers(search_.sub_models.size(),
+                               fastest(options_.speeds, options_.speeds.size()));
+    level_workers.back() = fastest(options_.speeds, deepest);
+    std::vector<TunedTokens>& tried = tuning_.tried;
+    const auto first = static_cast<ptrdiff_t>(tried.size());
+    for (const std::vector<uint64_t>& each : sizes) {
+      SKEIN_RETURN_IF_ERROR(
+          look_at({search_.sub_models, {search_.samples, each}, level_workers, search_.policy}));
+    }
+    std::stable_sort(tried.begin() + first, tried.end(), is_better);
+    const size_t kept = std::min(tried.size() - static_cast<size_t>(first), kKeptOfFirstPhase);
+    best.insert(best.end(), tried.begin() + first,
+                tried.begin() + first + static_cast<ptrdiff_t>(kept));
+    return absl::OkStatus();
+  }
+
+  absl::Status try_fewer_workers(TunedTokens& now, int64_t work_until) {
+    const int64_t work = simulation_work(now.plan.shape, options_);
+    for (size_t level = search_.sub_models.size() - 1; level > 0; --level) {
+      const TokenPlan before = now.plan;
+      for (size_t count = options_.speeds.size() / 2; count > 0; count /= 2) {
+        if (tuning_.work + work > work_until) {
+          ++tuning_.left_out;
+          continue;
+        }
+        TokenPlan fewer = before;
+        fewer.level_workers[level] = fastest(options_.speeds, count);
+        SKEIN_RETURN_IF_ERROR(look_at(std::move(fewer)));
+        if (is_better(tuning_.tried.back(), now)) now = tuning_.tried.back();
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const TokenSearch& search_;
+  const TokenSimulationOptions& options_;
+  TokenTuning tuning_;
+};
+
 }  // namespace
 
-absl::StatusOr<std::vector<TunedTokens>> tune_tokens(const TokenSearch& search,
-                                                     const TokenSimulationOptions& options) {
+absl::StatusOr<TokenTuning> tune_tokens(const TokenSearch& search,
+                                        const TokenSimulationOptions& options) {
   SKEIN_CHECK(!search.sub_models.empty() && !options.speeds.empty()) << search.samples;
-  const size_t levels = search.sub_models.size(), workers = options.speeds.size();
+  const size_t workers = options.speeds.size();
   const std::vector<std::vector<uint64_t>> all_sizes = sizes_to_try(search, workers);
   if (all_sizes.empty()) {
     return absl::InvalidArgumentError(
@@ -93,42 +198,7 @@ absl::StatusOr<std::vector<TunedTokens>> tune_tokens(const TokenSearch& search,
                      workers, " workers, makes at most ", kTokensMax,
                      " tokens in a step; use a smaller one, or one with more divisors"));
   }
-  std::vector<TunedTokens> tried;
-  const auto look_at = [&](TokenPlan plan) -> absl::Status {
-    SKEIN_ASSIGN_OR_RETURN(const TokenSimulation simulated, simulate_tokens(plan, options));
-    tried.push_back({std::move(plan), simulated.mean_step_us()});
-    return absl::OkStatus();
-  };
-  std::vector<TunedTokens> best;
-  // What sizes are good depends on whether the deepest level is reduced at all.
-  for (const size_t deepest : {workers, size_t{1}}) {
-    if (deepest < workers && (!search.limits_workers || levels == 1)) break;
-    LevelWorkers level_workers(levels, fastest(options.speeds, workers));
-    level_workers.back() = fastest(options.speeds, deepest);
-    const auto first = static_cast<ptrdiff_t>(tried.size());
-    for (const std::vector<uint64_t>& sizes : all_sizes) {
-      SKEIN_RETURN_IF_ERROR(
-          look_at({search.sub_models, {search.samples, sizes}, level_workers, search.policy}));
-    }
-    std::stable_sort(tried.begin() + first, tried.end(), is_better);
-    const size_t kept = std::min(tried.size() - static_cast<size_t>(first), kKeptOfFirstPhase);
-    best.insert(best.end(), tried.begin() + first,
-                tried.begin() + first + static_cast<ptrdiff_t>(kept));
-  }
-  if (!search.limits_workers) best.clear();
-  for (TunedTokens& now : best) {
-    for (size_t level = levels - 1; level > 0; --level) {
-      const TokenPlan before = now.plan;
-      for (size_t count = workers / 2; count > 0; count /= 2) {
-        TokenPlan fewer = before;
-        fewer.level_workers[level] = fastest(options.speeds, count);
-        SKEIN_RETURN_IF_ERROR(look_at(std::move(fewer)));
-        if (is_better(tried.back(), now)) now = tried.back();
-      }
-    }
-  }
-  std::stable_sort(tried.begin(), tried.end(), is_better);
-  return tried;
+  return Tuning(search, options).tune(all_sizes);
 }
 
 }  // namespace skein::plans

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -35,12 +36,12 @@ TokenSimulationOptions convolution_and_classifier() {
 TEST(TokenTuner, AFewTakeInLargeTokensWhatWouldCostMostToReduce) {
   const TokenSimulationOptions options = convolution_and_classifier();
   const TokenSearch search{{{0, 1}, {1, 2}}, 64, {}};
-  const auto tried = tune_tokens(search, options);
-  ASSERT_TRUE(tried.ok()) << tried.status();
-  const TunedTokens& best = tried->front();
+  const auto tuning = tune_tokens(search, options);
+  ASSERT_TRUE(tuning.ok()) << tuning.status();
+  const TunedTokens& best = tuning->tried.front();
   EXPECT_THAT(best.plan.level_workers[1], ElementsAre(WorkerId{3})) << "the fastest";
   EXPECT_GT(best.plan.shape.samples_of_token[1], best.plan.shape.samples_of_token[0]);
-  EXPECT_TRUE(std::is_sorted(tried->begin(), tried->end(),
+  EXPECT_TRUE(std::is_sorted(tuning->tried.begin(), tuning->tried.end(),
                              [](const auto& a, const auto& b) { return a.step_us < b.step_us; }));
   EXPECT_EQ(simulate_tokens(best.plan, options)->mean_step_us(), best.step_us);
 }
@@ -51,22 +52,71 @@ TEST(TokenTuner, EachPhaseMayBeLeftOut) {
   const auto all = tune_tokens({sub_models, 64, {}}, options);
   const auto shared_by_all = tune_tokens({sub_models, 64, {}, true, false}, options);
   const auto alike = tune_tokens({sub_models, 64, {}, false, false}, options);
-  ASSERT_EQ(alike->size(), 1u);
-  EXPECT_THAT(alike->front().plan.shape.samples_of_token, ElementsAre(16, 16));
-  EXPECT_LT(all->front().step_us, shared_by_all->front().step_us);
-  EXPECT_LE(shared_by_all->front().step_us, alike->front().step_us);
-  for (const TunedTokens& each : *shared_by_all) EXPECT_EQ(each.plan.level_workers[1].size(), 4u);
+  ASSERT_EQ(alike->tried.size(), 1u);
+  EXPECT_THAT(alike->tried.front().plan.shape.samples_of_token, ElementsAre(16, 16));
+  EXPECT_LT(all->tried.front().step_us, shared_by_all->tried.front().step_us);
+  EXPECT_LE(shared_by_all->tried.front().step_us, alike->tried.front().step_us);
+  for (const TunedTokens& each : shared_by_all->tried) {
+    EXPECT_EQ(each.plan.level_workers[1].size(), 4u);
+  }
 }
 
 /// 8198 is 2 x 4099: nobody may be told of 4099 inputs of one token.
 TEST(TokenTuner, NoTokenHasMoreInputsThanMayBeNamed) {
   TokenSimulationOptions options = convolution_and_classifier();
   options.steps = 1;
-  const auto tried = tune_tokens({{{0, 1}, {1, 2}}, 8198, {}, true, false}, options);
-  ASSERT_TRUE(tried.ok()) << tried.status();
-  for (const TunedTokens& each : *tried) {
+  const auto tuning = tune_tokens({{{0, 1}, {1, 2}}, 8198, {}, true, false}, options);
+  ASSERT_TRUE(tuning.ok()) << tuning.status();
+  for (const TunedTokens& each : tuning->tried) {
     const std::vector<uint64_t>& sizes = each.plan.shape.samples_of_token;
     EXPECT_LE(sizes[1] / sizes[0], uint64_t{kTokenInputsMax}) << sizes[1] << " of " << sizes[0];
+  }
+}
+
+TokenSearch by_thresholds(uint64_t samples) { return {{{0, 1}, {1, 2}}, samples, {}}; }
+
+/// 24 pairs of sizes for either kind, and sets of workers beside them, up to 8000 tokens a step.
+TEST(TokenTuner, AThousandWorkersTakeNoMoreWorkThanIsAllowed) {
+  TokenSimulationOptions options = convolution_and_classifier();
+  options.speeds.assign(1000, 1.0);
+  options.steps = 1;
+  TokenSearch search = by_thresholds(8000);
+  search.work_max = 16'000'000;
+  const auto tuning = tune_tokens(search, options);
+  ASSERT_TRUE(tuning.ok()) << tuning.status();
+  int64_t work = 0;
+  for (const TunedTokens& each : tuning->tried) work += simulation_work(each.plan.shape, options);
+  EXPECT_EQ(tuning->work, work);
+  EXPECT_LE(work, search.work_max);
+  EXPECT_GT(tuning->left_out, 48u);
+  const auto has_deepest = [&](size_t workers) {
+    return std::any_of(tuning->tried.begin(), tuning->tried.end(), [&](const TunedTokens& each) {
+      return each.plan.level_workers[1].size() == workers;
+    });
+  };
+  EXPECT_TRUE(has_deepest(1000) && has_deepest(1) && has_deepest(500)) << "some of each phase";
+  for (const TunedTokens& each : tuning->tried) {
+    EXPECT_EQ(each.plan.shape.samples_of_token[0], 8u) << "coarse ones go first";
+  }
+  search.work_max = 0;
+  EXPECT_EQ(tune_tokens(search, options)->tried.size(), 2u) << "the coarsest of either kind";
+}
+
+TEST(TokenTuner, EightWorkersTryAllThereIs) {
+  TokenSimulationOptions options = convolution_and_classifier();
+  options.speeds = {1, 1, 2, 1, 1, 3, 1, 1};
+  TokenSearch search = by_thresholds(64);
+  const auto limited = tune_tokens(search, options);
+  search.work_max = std::numeric_limits<int64_t>::max();
+  const auto unlimited = tune_tokens(search, options);
+  ASSERT_TRUE(limited.ok() && unlimited.ok());
+  EXPECT_EQ(limited->left_out, 0u);
+  ASSERT_EQ(limited->tried.size(), unlimited->tried.size());
+  for (size_t n = 0; n < limited->tried.size(); ++n) {
+    const TokenPlan &a = limited->tried[n].plan, &b = unlimited->tried[n].plan;
+    EXPECT_EQ(a.shape.samples_of_token, b.shape.samples_of_token);
+    EXPECT_EQ(a.level_workers, b.level_workers);
+    EXPECT_EQ(limited->tried[n].step_us, unlimited->tried[n].step_us);
   }
 }
 
