@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
+#include "plans/collectives/group_memory.hpp"
 
 namespace skein::gpu {
 namespace {
@@ -26,6 +27,7 @@ constexpr std::chrono::microseconds kChangePauseLongest(1000);
 ncclConfig_t config_of(const DeviceGroup::Options& options) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
+  config.maxCTAs = plans::kGroupChannelsMax;  // Plans count on it: each has buffers.
   config.splitShare = 0;
   config.shrinkShare = 0;
   config.commName = options.name.c_str();

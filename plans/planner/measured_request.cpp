@@ -4,8 +4,10 @@
 #include <map>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "plans/base/check.hpp"
+#include "plans/collectives/group_memory.hpp"
 
 namespace skein::plans {
 namespace {
@@ -73,6 +75,17 @@ Profile profile_of_all(const std::vector<MeasuredWorker>& workers) {
   return all;
 }
 
+/// The worker's share of the memory, and of that what models may take: groups of GPUs have theirs
+/// beside what a device gives out, and so beside its limit.
+int64_t memory_for_models(const MeasuredWorker& worker, int64_t users, int64_t group_bytes) {
+  int64_t bytes = worker.memory_bytes / users;
+  if (bytes > 0 && worker.is_device_memory && absl::StartsWith(worker.profile.device, "cuda")) {
+    bytes = std::max<int64_t>(bytes - group_bytes, 1);
+  }
+  if (worker.memory_bytes_max > 0 && bytes > 0) bytes = std::min(bytes, worker.memory_bytes_max);
+  return bytes;
+}
+
 }  // namespace
 
 std::vector<int64_t> rows_to_measure(const JobSpec& job) {
@@ -97,14 +110,12 @@ ClusterSpec measured_cluster(const JobSpec& job, const std::vector<MeasuredWorke
     cluster.hosts.push_back({name, kUnmeasured, kUnmeasured});
   }
   const double reference_us = whole_us(job, workers.front().profile);
+  const int64_t group_bytes = device_group_bytes(job, static_cast<int64_t>(workers.size()));
   for (const MeasuredWorker& worker : workers) {
     ClusterDevice& device = cluster.devices.emplace_back();
     device.name = absl::StrCat("w", worker.id.value, " ", worker.profile.device);
     device.host = host_of.at(worker.host);
-    device.memory_bytes = worker.memory_bytes / users.at(memory_of(worker));
-    if (worker.memory_bytes_max > 0 && device.memory_bytes > 0) {
-      device.memory_bytes = std::min(device.memory_bytes, worker.memory_bytes_max);
-    }
+    device.memory_bytes = memory_for_models(worker, users.at(memory_of(worker)), group_bytes);
     const double own_us = whole_us(job, worker.profile);
     device.speed = own_us > 0 && reference_us > 0 ? reference_us / own_us : 1.0;
   }

@@ -37,6 +37,8 @@ std::vector<int64_t> rows_to_measure(const JobSpec& job);
 /// The cluster that was measured: a host per name, device n - 1 for the n-th worker. The speed of
 /// the first worker is 1.0, that of another the ratio of the times for a whole micro-batch. A path
 /// has the mean of what both ends measured; where nobody measured, that of the fastest network.
+/// What GPUs have is less than their memory by what their groups take (`device_group_bytes`), so
+/// that every planner and every check leaves room for these.
 ClusterSpec measured_cluster(const JobSpec& job, const std::vector<MeasuredWorker>& workers);
 
 /// What to ask a planner for `job` on these workers: any schedule, any number of micro-batches.

@@ -50,10 +50,11 @@ ncclResult_t add_transfer(ncclComm::Transfer transfer, ncclDataType_t type, nccl
   return ncclSuccess;
 }
 
-bool is_blocking(const ncclConfig_t* config) {
-  if (config != nullptr && config->blocking == 0) return false;
-  set_last_error("the stand-in has non-blocking communicators only");
-  return true;
+/// False: it blocks, or may take any number of channels, each of which has buffers on the device.
+bool is_supported(const ncclConfig_t* config) {
+  if (config != nullptr && config->blocking == 0 && config->maxCTAs > 0) return true;
+  set_last_error("the stand-in has non-blocking communicators with a limit of channels only");
+  return false;
 }
 
 }  // namespace
@@ -81,7 +82,7 @@ SHOWN ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 
 SHOWN ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int rank_count, ncclUniqueId id,
                                           int rank, ncclConfig_t* config) {
-  if (is_blocking(config) || rank < 0 || rank >= rank_count) return ncclInvalidArgument;
+  if (!is_supported(config) || rank < 0 || rank >= rank_count) return ncclInvalidArgument;
   *comm = std::make_unique<ncclComm>(std::string(id.internal), rank, rank_count).release();
   (*comm)->init();
   return ncclInProgress;
@@ -109,12 +110,12 @@ SHOWN ncclResult_t ncclCommRevoke(ncclComm_t comm, int) { return comm->revoke();
 
 SHOWN ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int, ncclComm_t* made,
                                  ncclConfig_t* config) {
-  return is_blocking(config) ? ncclInvalidArgument : comm->split(color, made);
+  return is_supported(config) ? comm->split(color, made) : ncclInvalidArgument;
 }
 
 SHOWN ncclResult_t ncclCommShrink(ncclComm_t comm, int* left, int count, ncclComm_t* made,
                                   ncclConfig_t* config, int flags) {
-  if (is_blocking(config) || count <= 0) return ncclInvalidArgument;
+  if (!is_supported(config) || count <= 0) return ncclInvalidArgument;
   return comm->shrink({left, left + count}, (flags & NCCL_SHRINK_ABORT) != 0, made);
 }
 

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
+
+#include "plans/collectives/group_memory.hpp"
 
 namespace skein::plans {
 namespace {
@@ -28,9 +31,12 @@ MeasuredWorker gpu_worker(uint32_t id, const std::string& device, int64_t memory
   return made;
 }
 
-std::vector<int64_t> memory_of(const std::vector<MeasuredWorker>& workers) {
+std::vector<int64_t> memory_of(const std::vector<MeasuredWorker>& workers,
+                               const char* backend = "gloo") {
+  JobSpec job;
+  job.comm.backend = backend;
   std::vector<int64_t> bytes;
-  for (const ClusterDevice& device : measured_cluster(JobSpec{}, workers).devices) {
+  for (const ClusterDevice& device : measured_cluster(job, workers).devices) {
     bytes.push_back(device.memory_bytes);
   }
   return bytes;
@@ -46,6 +52,21 @@ TEST(MeasuredCluster, GivesAGpuItsOwnMemory) {
   EXPECT_EQ(memory_of({gpu_worker(1, "cuda:0", 10), gpu_worker(2, "cuda:0", 10),
                        gpu_worker(3, "cuda:1", 12), worker(4, "a", 100)}),
             (std::vector<int64_t>{5, 5, 12, 100}));
+}
+
+/// The library takes them beside what the device gives out, so not of a worker's limit.
+TEST(MeasuredCluster, LeavesRoomForGroupsOfGpus) {
+  const int64_t groups = device_group_bytes(JobSpec{}, 3);
+  ASSERT_GT(groups, 0);
+  MeasuredWorker limited = gpu_worker(2, "cuda:1 some", 80 * kGigabyte);
+  limited.memory_bytes_max = 70 * kGigabyte;
+  const std::vector<MeasuredWorker> workers = {gpu_worker(1, "cuda:0 some", 80 * kGigabyte),
+                                               limited, worker(3, "b", kGigabyte)};
+  EXPECT_EQ(memory_of(workers, "auto"),
+            (std::vector<int64_t>{80 * kGigabyte - groups, 70 * kGigabyte, kGigabyte}));
+  EXPECT_EQ(memory_of({workers[0]}, "auto"), (std::vector<int64_t>{80 * kGigabyte})) << "alone";
+  EXPECT_EQ(memory_of({gpu_worker(1, "cuda:0 small", 10), workers[2]}, "auto").front(), 1)
+      << "0 would be no limit";
 }
 
 TEST(MeasuredCluster, KeepsToTheLimitOfAWorker) {
