@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gpu/abort_signal.hpp"
+#include "gpu/numbers.hpp"
 
 namespace skein::gpu {
 
@@ -56,15 +57,15 @@ class DeviceGroup {
   virtual absl::Status all_reduce_sum(float* values, int64_t count, Start start) = 0;
   /// values [count] := those of rank `root`.
   virtual absl::Status broadcast(float* values, int64_t count, int32_t root, Start start) = 0;
-  /// Between pairs: each one sent is received by the other in a call of its own, and counts agree.
-  /// All of a call are under way at once, so two members may send to each other.
+  /// Between pairs: each one sent is received by the other in a call of its own, and counts and
+  /// types agree. All of a call are under way at once, so two members may send to each other.
   struct Sent {
-    const float* values = nullptr;
+    ConstNumbers values;
     int64_t count = 0;
     int32_t to = 0;
   };
   struct Received {
-    float* values = nullptr;
+    Numbers values;
     int64_t count = 0;
     int32_t from = 0;
   };

@@ -34,6 +34,10 @@ ncclConfig_t config_of(const DeviceGroup::Options& options) {
   return config;
 }
 
+ncclDataType_t data_type(NumberType type) {
+  return type == NumberType::kBfloat16 ? ncclBfloat16 : ncclFloat32;
+}
+
 }  // namespace
 
 NcclGroup::NcclGroup(const NcclLibrary& nccl, CudaContext& context, const Options& options)
@@ -87,12 +91,12 @@ absl::Status NcclGroup::exchange(std::span<const Sent> sent, std::span<const Rec
       if (first == ncclSuccess && result != ncclInProgress) first = result;
     };
     for (const Sent& each : sent) {
-      note(nccl_.send(each.values, static_cast<size_t>(each.count), ncclFloat32, each.to, comm_,
-                      context_.communication()));
+      note(nccl_.send(each.values.data(), static_cast<size_t>(each.count),
+                      data_type(each.values.type()), each.to, comm_, context_.communication()));
     }
     for (const Received& each : received) {
-      note(nccl_.recv(each.values, static_cast<size_t>(each.count), ncclFloat32, each.from, comm_,
-                      context_.communication()));
+      note(nccl_.recv(each.values.data(), static_cast<size_t>(each.count),
+                      data_type(each.values.type()), each.from, comm_, context_.communication()));
     }
     const ncclResult_t ended = nccl_.group_end();  // Also after an error: it closes the bracket.
     return first == ncclSuccess ? ended : first;

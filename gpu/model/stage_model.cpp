@@ -94,8 +94,8 @@ class TransformerStage final : public StageModel {
   }
 
   absl::Status forward(Ops& ops, int32_t microbatch, const Input& input,
-                       std::span<float> output) override {
-    SKEIN_RETURN_IF_ERROR(check_input(input, output.size()));
+                       const GivenActivations& output) override {
+    SKEIN_RETURN_IF_ERROR(check_input(input, output.count));
     if (has_head_ && store_.has_exact_sums() && !slots_.held().empty()) {
       return absl::FailedPreconditionError("exact sums are of one forward of a head at a time");
     }
@@ -110,19 +110,19 @@ class TransformerStage final : public StageModel {
       head_.forward(ops, parameters_.head, last, input.targets, static_cast<float>(loss_scale_),
                     head_memory(), head_gradient(*slot), {&loss_sum_, &loss_tokens_});
     } else {
-      ops.copy_out(last, output);
+      give(ops, last, output);
     }
     return absl::OkStatus();
   }
 
-  absl::Status backward(Ops& ops, int32_t microbatch, std::span<const float> output_gradient,
-                        std::span<float> input_gradient) override {
+  absl::Status backward(Ops& ops, int32_t microbatch, const TakenActivations& output_gradient,
+                        const GivenActivations& input_gradient) override {
     return backward_part(ops, microbatch, options_.layers, output_gradient, input_gradient);
   }
 
   absl::Status backward_part(Ops& ops, int32_t microbatch, const plans::LayerRange& layers,
-                             std::span<const float> output_gradient,
-                             std::span<float> input_gradient) override {
+                             const TakenActivations& output_gradient,
+                             const GivenActivations& input_gradient) override {
     SKEIN_RETURN_IF_ERROR(run_backward(ops, microbatch, layers, output_gradient, input_gradient,
                                        /*with_weights=*/true));
     if (layers.begin != options_.layers.begin) return absl::OkStatus();
@@ -131,8 +131,8 @@ class TransformerStage final : public StageModel {
     return absl::OkStatus();
   }
 
-  absl::Status backward_input(Ops& ops, int32_t microbatch, std::span<const float> output_gradient,
-                              std::span<float> input_gradient) override {
+  absl::Status backward_input(Ops& ops, int32_t microbatch, const TakenActivations& output_gradient,
+                              const GivenActivations& input_gradient) override {
     if (store_.has_exact_sums()) {
       return absl::FailedPreconditionError("exact sums are of whole backwards");
     }
@@ -162,14 +162,14 @@ class TransformerStage final : public StageModel {
     return absl::OkStatus();
   }
 
-  absl::Status evaluate(Ops& ops, const Input& input, std::span<float> output) override {
-    SKEIN_RETURN_IF_ERROR(check_input(input, output.size()));
+  absl::Status evaluate(Ops& ops, const Input& input, const GivenActivations& output) override {
+    SKEIN_RETURN_IF_ERROR(check_input(input, output.count));
     const ConstNumbers last = pass_through(ops, input);
     if (has_head_) {
       head_.forward(ops, parameters_.head, last, input.targets, 0.0F, head_memory(), nullptr,
                     {&loss_sum_, &loss_tokens_});
     } else {
-      ops.copy_out(last, output);
+      give(ops, last, output);
     }
     return absl::OkStatus();
   }
@@ -310,18 +310,27 @@ class TransformerStage final : public StageModel {
     return memory;
   }
 
-  absl::Status check_input(const Input& input, size_t output) const {
+  absl::Status check_input(const Input& input, int64_t output) const {
     const auto n = static_cast<size_t>(shape_.tokens());
-    const auto nc = static_cast<size_t>(shape_.activations());
+    const int64_t nc = shape_.activations();
     const bool fits = input.tokens.size() == (has_embedding_ ? n : 0) &&
                       input.targets.size() == (has_head_ ? n : 0) &&
-                      input.activations.size() == (has_embedding_ ? 0 : nc) &&
+                      input.activations.count == (has_embedding_ ? 0 : nc) &&
                       output == (has_head_ ? 0 : nc);
     if (fits) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat("a micro-batch of ", input.tokens.size(), " tokens, ", input.targets.size(),
-                     " targets, ", input.activations.size(), " activations and ", output,
+                     " targets, ", input.activations.count, " activations and ", output,
                      " outputs does not fit a stage of ", n, " tokens and ", nc, " activations"));
+  }
+
+  static void take(Ops& ops, const TakenActivations& from, Numbers to) {
+    if (from.numbers.type() != NumberType::kFloat32) return ops.copy(from.numbers, to, from.count);
+    ops.copy_in({from.numbers.floats(), static_cast<size_t>(from.count)}, to);
+  }
+  static void give(Ops& ops, ConstNumbers from, const GivenActivations& to) {
+    if (to.numbers.type() != NumberType::kFloat32) return ops.copy(from, to.numbers, to.count);
+    ops.copy_out(from, {to.numbers.floats(), static_cast<size_t>(to.count)});
   }
 
   void enter(Ops& ops, const Input& input, Numbers x) {
@@ -330,7 +339,7 @@ class TransformerStage final : public StageModel {
       ops.embedding_forward({input.tokens, shape_.seq_len, shape_.model.channels}, store_.weight(0),
                             has_positions_ ? store_.weight(1) : nullptr, x);
     } else {
-      ops.copy_in(input.activations, x);
+      take(ops, input.activations, x);
     }
   }
 
@@ -357,16 +366,16 @@ class TransformerStage final : public StageModel {
   }
 
   absl::Status run_backward(Ops& ops, int32_t microbatch, const plans::LayerRange& layers,
-                            std::span<const float> output_gradient, std::span<float> input_gradient,
-                            bool with_weights) {
+                            const TakenActivations& output_gradient,
+                            const GivenActivations& input_gradient, bool with_weights) {
     SKEIN_RETURN_IF_ERROR(check_part(layers));
     const bool enters = layers.end == options_.layers.end;
     const bool leaves = layers.begin == options_.layers.begin;
-    const auto nc = static_cast<size_t>(shape_.activations());
-    if (output_gradient.size() != (has_head_ || !enters ? 0 : nc) ||
-        input_gradient.size() != (has_embedding_ || !leaves ? 0 : nc)) {
-      return absl::InvalidArgumentError(absl::StrCat("gradients of ", output_gradient.size(),
-                                                     " and ", input_gradient.size(),
+    const int64_t nc = shape_.activations();
+    if (output_gradient.count != (has_head_ || !enters ? 0 : nc) ||
+        input_gradient.count != (has_embedding_ || !leaves ? 0 : nc)) {
+      return absl::InvalidArgumentError(absl::StrCat("gradients of ", output_gradient.count,
+                                                     " and ", input_gradient.count,
                                                      " elements do not fit a stage of ", nc));
     }
     SKEIN_ASSIGN_OR_RETURN(StashSlot * slot, slots_.find(microbatch));
@@ -375,7 +384,7 @@ class TransformerStage final : public StageModel {
                              device_->allocate(bytes_of(block_count() * pending_numbers_)));
     }
     const auto at = [&](int64_t b) { return gradient_at(*slot, b, !with_weights); };
-    if (enters && !has_head_) ops.copy_in(output_gradient, at(block_count()));
+    if (enters && !has_head_) take(ops, output_gradient, at(block_count()));
     const BlockRange blocks = blocks_of(layers);
     for (int64_t b = blocks.end - 1; b >= blocks.begin; --b) {
       const Layer::Memory memory = block_memory(*slot, b);
@@ -392,12 +401,12 @@ class TransformerStage final : public StageModel {
   }
 
   void leave(Ops& ops, const StashSlot& slot, ConstNumbers gradient,
-             std::span<float> input_gradient) {
+             const GivenActivations& input_gradient) {
     if (has_embedding_) {
       ops.embedding_backward({slot.tokens, shape_.seq_len, shape_.model.channels}, gradient,
                              store_.gradient(0), has_positions_ ? store_.gradient(1) : nullptr);
     } else {
-      ops.copy_out(gradient, input_gradient);
+      give(ops, gradient, input_gradient);
     }
   }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -55,6 +56,33 @@ struct GradientParts {
   bool tied = true;
 };
 
+/// Activations [rows, T, C] that a stage takes from others, or their gradient. Float32, which the
+/// host has, become them by themselves; a device's memory may hold the type of its activations,
+/// too.
+struct TakenActivations {
+  TakenActivations() = default;
+  TakenActivations(ConstNumbers at, int64_t number_count) : numbers(at), count(number_count) {}
+  template <std::convertible_to<std::span<const float>> Floats>
+  TakenActivations(const Floats& floats)
+      : numbers(std::span<const float>(floats).data()),
+        count(static_cast<int64_t>(std::span<const float>(floats).size())) {}
+
+  ConstNumbers numbers;
+  int64_t count = 0;
+};
+/// The same that it gives to others, which it writes.
+struct GivenActivations {
+  GivenActivations() = default;
+  GivenActivations(Numbers at, int64_t number_count) : numbers(at), count(number_count) {}
+  template <class Floats>
+  requires std::convertible_to<Floats&&, std::span<float>> GivenActivations(Floats&& floats)
+      : numbers(std::span<float>(floats).data()),
+        count(static_cast<int64_t>(std::span<float>(floats).size())) {}
+
+  Numbers numbers;
+  int64_t count = 0;
+};
+
 /// The layers of one stage on one device: weights, gradients, optimizer state and stashes.
 /// Activations are in the device's memory as it prefers them (`DeviceInfo`); all state is float32.
 ///
@@ -81,8 +109,7 @@ class StageModel {
   struct Input {
     std::span<const int32_t> tokens;   // [rows, T], if has_embedding()
     std::span<const int32_t> targets;  // [rows, T], if has_head(); -1: not counted.
-    std::span<const float>
-        activations;  // [rows, T, C], otherwise; read until the call's work ends.
+    TakenActivations activations;      // Otherwise; read until the call's work ends.
   };
 
   /// Zeroes the gradients and the loss, and frees stashes that a step which was given up has left.
@@ -95,16 +122,16 @@ class StageModel {
   /// Keeps a stash under `microbatch`, a name that no other one has that is kept. `output` [rows,
   /// T, C] is written unless has_head().
   virtual absl::Status forward(Ops& ops, int32_t microbatch, const Input& input,
-                               std::span<float> output) = 0;
+                               const GivenActivations& output) = 0;
   /// `backward_input` then `backward_weight`, fused where that is faster. `output_gradient`
   /// [rows, T, C] unless has_head(); `input_gradient` [rows, T, C] is written unless
   /// has_embedding(). Frees the stash.
   virtual absl::Status backward(Ops& ops, int32_t microbatch,
-                                std::span<const float> output_gradient,
-                                std::span<float> input_gradient) = 0;
+                                const TakenActivations& output_gradient,
+                                const GivenActivations& input_gradient) = 0;
   virtual absl::Status backward_input(Ops& ops, int32_t microbatch,
-                                      std::span<const float> output_gradient,
-                                      std::span<float> input_gradient) = 0;
+                                      const TakenActivations& output_gradient,
+                                      const GivenActivations& input_gradient) = 0;
   virtual absl::Status backward_weight(Ops& ops, int32_t microbatch) = 0;
   /// The same for `layers` of the stage only. Called for ranges that tile it from its end to its
   /// beginning, with no other call in between, the parts are the whole, bit for bit. Behind each
@@ -112,12 +139,12 @@ class StageModel {
   /// `start_step` the host may change them, also while the device works on the other layers.
   /// `output_gradient` is given to the first part only, `input_gradient` to the last.
   virtual absl::Status backward_part(Ops& ops, int32_t microbatch, const plans::LayerRange& layers,
-                                     std::span<const float> output_gradient,
-                                     std::span<float> input_gradient) = 0;
+                                     const TakenActivations& output_gradient,
+                                     const GivenActivations& input_gradient) = 0;
   virtual absl::Status backward_weight_part(Ops& ops, int32_t microbatch,
                                             const plans::LayerRange& layers) = 0;
   /// Forward without a stash; adds to the loss sums. Same spans as `forward`.
-  virtual absl::Status evaluate(Ops& ops, const Input& input, std::span<float> output) = 0;
+  virtual absl::Status evaluate(Ops& ops, const Input& input, const GivenActivations& output) = 0;
 
   /// Sum of the token losses and number of tokens counted since `start_step` or `reset_loss`.
   virtual double loss_sum() const = 0;

@@ -67,13 +67,26 @@ struct Trained {
 };
 
 /// Trains two stages on one device, each work by itself. `as_replicas`: gradients go by way of the
-/// host, which doubles them, as an all-reduce of two equal replicas would.
-Trained train(Device& device, bool as_replicas, const char* family = "gpt2") {
+/// host, which doubles them, as an all-reduce of two equal replicas would. `on_device`: what a
+/// stage gives to the other lies in the device's memory, in the type of its activations.
+Trained train(Device& device, bool as_replicas, const char* family = "gpt2",
+              bool on_device = false) {
   const int64_t cut = 2, end = plans::layer_count(tiny_model(family));
   auto first = StageModel::create(options_for({0, cut}, family), device).value();
   auto last = StageModel::create(options_for({cut, end}, family), device).value();
   std::vector<float> activations(static_cast<size_t>(first->activation_elements()), NAN);
   std::vector<float> gradient(activations.size(), NAN);
+  const NumberType type = device.info().activations;
+  const Buffer passed = device.allocate(float_bytes(first->activation_elements())).value();
+  const Buffer passed_back = device.allocate(float_bytes(first->activation_elements())).value();
+  const auto given = [&](const Buffer& memory, std::vector<float>& host) -> GivenActivations {
+    if (on_device) return {memory.numbers(type), first->activation_elements()};
+    return host;
+  };
+  const auto taken = [&](const Buffer& memory, std::vector<float>& host) -> TakenActivations {
+    const GivenActivations same = given(memory, host);
+    return {same.numbers, same.count};
+  };
   const std::vector<int32_t> tokens = tokens_of(1), targets = tokens_of(2);
   Trained result;
   auto check = [&](std::function<absl::Status(Ops&)> body) {
@@ -86,13 +99,17 @@ Trained train(Device& device, bool as_replicas, const char* family = "gpt2") {
     }
     for (int32_t microbatch = 0; microbatch < 2; ++microbatch) {
       check([&](Ops& ops) {
-        return first->forward(ops, microbatch, {tokens, {}, {}}, activations);
+        return first->forward(ops, microbatch, {tokens, {}, {}}, given(passed, activations));
       });
       check([&](Ops& ops) {
-        return last->forward(ops, microbatch, {{}, targets, activations}, {});
+        return last->forward(ops, microbatch, {{}, targets, taken(passed, activations)}, {});
       });
-      check([&](Ops& ops) { return last->backward(ops, microbatch, {}, gradient); });
-      check([&](Ops& ops) { return first->backward(ops, microbatch, gradient, {}); });
+      check([&](Ops& ops) {
+        return last->backward(ops, microbatch, {}, given(passed_back, gradient));
+      });
+      check([&](Ops& ops) {
+        return first->backward(ops, microbatch, taken(passed_back, gradient), {});
+      });
     }
     result.losses.push_back(last->loss_sum());
     EXPECT_EQ(last->loss_tokens(), 2 * kRows * kSeqLen);
@@ -183,6 +200,14 @@ TEST_P(CudaModel, GivesTheSameBitsTwice) {
   EXPECT_EQ(once.losses, twice.losses);
   EXPECT_EQ(once.norms, twice.norms);
   EXPECT_EQ(once.state, twice.state);
+}
+
+/// Bfloat16 activations are what the device has: nothing is lost when they pass on as such.
+TEST_P(CudaModel, GivesTheSameBitsWhereActivationsPassOnInTheTypeTheyHave) {
+  const Trained by_host = train(*cuda_, false), by_device = train(*cuda_, false, "gpt2", true);
+  EXPECT_EQ(by_device.losses, by_host.losses);
+  EXPECT_EQ(by_device.norms, by_host.norms);
+  EXPECT_EQ(by_device.state, by_host.state);
 }
 
 TEST_P(CudaModel, TakesAndReadsState) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -164,6 +165,29 @@ TEST_F(NcclGroupTest, MembersSendToEachOtherAtOnce) {
     ASSERT_TRUE(status.ok()) << status;
     std::swap(self.values, in);
     EXPECT_EQ(self.value(), static_cast<float>((rank + 2) % 3 + 1));
+  });
+}
+
+TEST_F(NcclGroupTest, Bfloat16NumbersTravelInTwoBytes) {
+  start(2);
+  form(2);
+  on_each(2, [&](int32_t rank, Rank& self) {
+    // An odd number of them, and behind them what must not be overwritten.
+    constexpr int64_t kNumbers = kFloats + 1;
+    self.fill(static_cast<float>(rank + 1));  // Upper halves are bfloat16, lower ones zeros.
+    Buffer in = self.device->allocate(kFloats * sizeof(float)).value();
+    ASSERT_TRUE(self.device->upload(std::vector<float>(kFloats, 7.0F), in.floats()).ok());
+    const DeviceGroup::Sent sent{self.values.numbers(NumberType::kBfloat16), kNumbers, 1 - rank};
+    const DeviceGroup::Received received{in.numbers(NumberType::kBfloat16), kNumbers, 1 - rank};
+    ASSERT_TRUE(self.group->exchange({&sent, 1}, {&received, 1}, Start::kBehindCompute).ok());
+    const absl::Status status = self.group->wait();
+    ASSERT_TRUE(status.ok()) << status;
+    std::vector<float> got(kFloats);
+    ASSERT_TRUE(self.device->download(in.floats(), got).ok());
+    // Two numbers are a float here; of the last one only the lower half has come.
+    const auto halved = got.begin() + kNumbers / 2;
+    EXPECT_EQ(std::count(got.begin(), halved, static_cast<float>(2 - rank)), kNumbers / 2);
+    EXPECT_EQ(std::count(halved + 1, got.end(), 7.0F), got.end() - halved - 1);
   });
 }
 

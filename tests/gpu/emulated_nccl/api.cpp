@@ -35,11 +35,18 @@ Bracket& bracket() {
   return own;
 }
 
+/// Bytes of a number; 0: the stand-in does not know the type.
+size_t bytes_of(ncclDataType_t type) {
+  if (type == ncclFloat32) return sizeof(float);
+  return type == ncclBfloat16 ? sizeof(uint16_t) : 0;
+}
+
 ncclResult_t add_transfer(ncclComm::Transfer transfer, ncclDataType_t type, ncclComm_t comm,
                           cudaStream_t stream) {
   Bracket& open = bracket();
+  transfer.bytes *= bytes_of(type);
   const bool is_known = transfer.peer >= 0 && transfer.peer < comm->rank_count();
-  if (type != ncclFloat32 || !is_known || (open.comm != nullptr && open.comm != comm)) {
+  if (bytes_of(type) == 0 || !is_known || (open.comm != nullptr && open.comm != comm)) {
     set_last_error("a transfer that the stand-in does not know");
     return ncclInvalidArgument;
   }
@@ -144,13 +151,13 @@ SHOWN ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclD
 
 SHOWN ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t type, int peer,
                             ncclComm_t comm, cudaStream_t stream) {
-  auto* values = const_cast<float*>(static_cast<const float*>(from));  // Only read.
+  auto* values = const_cast<char*>(static_cast<const char*>(from));  // Only read.
   return add_transfer({values, count, peer, true, 0}, type, comm, stream);
 }
 
 SHOWN ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                             cudaStream_t stream) {
-  return add_transfer({static_cast<float*>(to), count, peer, false, 0}, type, comm, stream);
+  return add_transfer({static_cast<char*>(to), count, peer, false, 0}, type, comm, stream);
 }
 
 SHOWN ncclResult_t ncclGroupStart() {

@@ -140,19 +140,19 @@ ncclResult_t ncclComm::exchange(std::vector<Transfer> transfers, cudaStream_t st
     const auto go_on = [this](Transfer& each) {
       emulated::Mailbox& box =
           each.is_sent ? segment_.mailbox(rank_, each.peer) : segment_.mailbox(each.peer, rank_);
-      while (each.done < each.count && (box.written == box.read) == each.is_sent) {
+      while (each.done < each.bytes && (box.written == box.read) == each.is_sent) {
         if (each.is_sent) {
-          box.floats = std::min<size_t>(each.count - each.done, emulated::kMailFloats);
-          std::copy_n(each.values + each.done, box.floats, box.values);
-          each.done += box.floats;
+          box.bytes = std::min<size_t>(each.bytes - each.done, emulated::kMailBytes);
+          std::copy_n(each.values + each.done, box.bytes, box.values);
+          each.done += box.bytes;
           ++box.written;
         } else {
-          std::copy_n(box.values, box.floats, each.values + each.done);
-          each.done += box.floats;
+          std::copy_n(box.values, box.bytes, each.values + each.done);
+          each.done += box.bytes;
           ++box.read;
         }
       }
-      return each.done == each.count;
+      return each.done == each.bytes;
     };
     return segment_.wait(
         [&] {

@@ -22,8 +22,8 @@
 struct ncclComm {
  public:
   struct Transfer {
-    float* values = nullptr;
-    size_t count = 0;
+    char* values = nullptr;
+    size_t bytes = 0;
     int peer = 0;
     bool is_sent = false;
     size_t done = 0;

@@ -8,7 +8,7 @@
 namespace emulated {
 
 constexpr int kChunkFloats = 16 << 10;
-constexpr int kMailFloats = 2 << 10;
+constexpr int kMailBytes = 8 << 10;
 
 /// One rank's part of a group's shared memory, which begins as zeros.
 struct alignas(64) Member {
@@ -24,8 +24,8 @@ struct alignas(64) Member {
 /// Values on their way from one rank to another.
 struct alignas(64) Mailbox {
   std::atomic<uint64_t> written, read;
-  uint64_t floats;
-  float values[kMailFloats];
+  uint64_t bytes;
+  char values[kMailBytes];
 };
 
 /// Why a wait ended.
