@@ -200,7 +200,8 @@ struct ReductionDone {
 /// until `TransferDone`.
 struct TransferRequest {
   plans::CollectiveKey key;  // The transfer's place in the order of the device's operations.
-  std::span<float> values;
+  gpu::Numbers values;
+  int64_t count = 0;
   plans::WorkerId peer;
   bool is_sent = false;
 };

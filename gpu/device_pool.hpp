@@ -20,11 +20,16 @@ class DevicePool : public std::enable_shared_from_this<DevicePool> {
  public:
   using Handle = std::shared_ptr<std::span<float>>;
 
-  /// `tensor_count`: so many are out at once. May block. ResourceExhausted as `Device::allocate`.
+  struct Tensors {
+    int64_t numbers = 0;  // A tensor has so many.
+    NumberType type = NumberType::kFloat32;
+    int64_t count = 0;  // So many are out at once.
+  };
+  /// May block. ResourceExhausted as `Device::allocate`.
   static absl::StatusOr<std::shared_ptr<DevicePool>> create(std::shared_ptr<Device> device,
-                                                            int64_t floats, int64_t tensor_count) {
-    const std::shared_ptr<DevicePool> pool(new DevicePool(std::move(device), floats));  // Private.
-    for (int64_t i = 0; i < tensor_count; ++i) {
+                                                            const Tensors& tensors) {
+    const std::shared_ptr<DevicePool> pool(new DevicePool(std::move(device), tensors));  // Private.
+    for (int64_t i = 0; i < tensors.count; ++i) {
       absl::StatusOr<Buffer> made = pool->allocate();
       if (!made.ok()) return made.status();
       pool->put(*std::move(made));
@@ -32,7 +37,12 @@ class DevicePool : public std::enable_shared_from_this<DevicePool> {
     return pool;
   }
 
-  /// Memory with undefined contents. Grows when more is wanted than it was made for, which the
+  const Tensors& tensors() const { return tensors_; }
+  /// What lies in one of its tensors.
+  Numbers numbers_in(const Handle& tensor) const { return {tensor->data(), tensors_.type}; }
+
+  /// Memory with undefined contents, in floats, which hold two numbers each where these are
+  /// bfloat16. Grows when more is wanted than it was made for, which the
   /// bound of `plans::link_tensors_max` excludes: a device that stops is better than a run that
   /// does. ResourceExhausted as `Device::allocate`.
   absl::StatusOr<Handle> take() {
@@ -57,7 +67,7 @@ class DevicePool : public std::enable_shared_from_this<DevicePool> {
     auto* raw = std::make_unique<Tensor>().release();
     raw->pool = shared_from_this();
     raw->memory = std::move(memory);
-    raw->values = {raw->memory.floats(), static_cast<size_t>(floats_)};
+    raw->values = {raw->memory.floats(), static_cast<size_t>(floats())};
     const std::shared_ptr<Tensor> tensor(raw, [](Tensor* ended) {
       const std::unique_ptr<Tensor> owned(ended);
       owned->pool->put(std::move(owned->memory));
@@ -66,10 +76,14 @@ class DevicePool : public std::enable_shared_from_this<DevicePool> {
   }
 
  private:
-  DevicePool(std::shared_ptr<Device> device, int64_t floats)
-      : device_(std::move(device)), floats_(floats) {}
+  DevicePool(std::shared_ptr<Device> device, const Tensors& tensors)
+      : device_(std::move(device)), tensors_(tensors) {}
 
-  absl::StatusOr<Buffer> allocate() { return device_->allocate(float_bytes(floats_)); }
+  int64_t floats() const {
+    const int64_t float_size = bytes_of(NumberType::kFloat32);
+    return (tensors_.numbers * bytes_of(tensors_.type) + float_size - 1) / float_size;
+  }
+  absl::StatusOr<Buffer> allocate() { return device_->allocate(float_bytes(floats())); }
 
   void put(Buffer memory) {
     std::lock_guard lock(mutex_);
@@ -77,7 +91,7 @@ class DevicePool : public std::enable_shared_from_this<DevicePool> {
   }
 
   const std::shared_ptr<Device> device_;  // Before its memory.
-  const int64_t floats_;
+  const Tensors tensors_;
   std::mutex mutex_;
   std::vector<Buffer> free_;
 };

@@ -50,6 +50,7 @@ void FormationRound::abort() { store_->cancel_prefix(options_.name + "/"); }
 PathEntry FormationRound::own_entry() const {
   PathEntry entry;
   entry.is_gpu = !options_.device->info().is_host_memory;
+  if (entry.is_gpu) entry.activations = options_.device->info().activations;
   const absl::StatusOr<gpu::DeviceGroups*> groups = options_.device->groups();
   if (!groups.ok()) {
     entry.detail = std::string(groups.status().message());
@@ -83,10 +84,15 @@ absl::Status FormationRound::hear() {
   return absl::OkStatus();
 }
 
-/// Nobody insists on a way for activations.
-absl::StatusOr<GradientPath> FormationRound::path_of(const Wanted& wanted) const {
+std::vector<PathEntry> FormationRound::entries_of(const Wanted& wanted) const {
   std::vector<PathEntry> entries;
   for (plans::WorkerId member : wanted.members) entries.push_back(entries_.at(member));
+  return entries;
+}
+
+/// Nobody insists on a way for activations.
+absl::StatusOr<GradientPath> FormationRound::path_of(const Wanted& wanted) const {
+  std::vector<PathEntry> entries = entries_of(wanted);
   if (wanted.use == Use::kActivations) return choose_gradient_path("auto", entries);
   if (wanted.use == Use::kOtherReducer) {
     for (PathEntry& entry : entries) {
@@ -108,6 +114,7 @@ void FormationRound::settle() {
     }
     Outcome outcome;
     outcome.path = *std::move(path);
+    outcome.activations = passed_on_type(entries_of(wanted));
     outcome.members = wanted.members;
     std::sort(outcome.members.begin(), outcome.members.end());
     if (outcome.path.on_device) {

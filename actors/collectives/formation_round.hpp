@@ -40,6 +40,7 @@ class FormationRound {
   /// How one of this worker's groups comes about.
   struct Outcome {
     GradientPath path;
+    gpu::NumberType activations = gpu::NumberType::kFloat32;  // As which a link passes them on.
     std::vector<plans::WorkerId> members;  // Ascending: by their rank in the devices' group.
     plans::Formation formation;            // path.on_device
     /// kCached: the group, in use from now on. kShrink, kSplit: the parent, nobody else's now.
@@ -60,6 +61,7 @@ class FormationRound {
 
  private:
   PathEntry own_entry() const;
+  std::vector<PathEntry> entries_of(const Wanted& wanted) const;
   absl::StatusOr<GradientPath> path_of(const Wanted& wanted) const;
   std::string key_of(plans::WorkerId worker) const;
   absl::Status hear();

@@ -33,25 +33,41 @@ std::string obstacle(const std::vector<PathEntry>& entries) {
   return "";
 }
 
+constexpr const char* kBfloat16Gpu = "gpu, bfloat16";
+
+/// The third line.
+std::string kind_of(const PathEntry& entry) {
+  if (!entry.is_gpu) return "host";
+  return entry.activations == gpu::NumberType::kBfloat16 ? kBfloat16Gpu : "gpu";
+}
+
 }  // namespace
 
 std::string to_text(const PathEntry& entry) {
-  return absl::StrCat(one_line(entry.library), "\n", one_line(entry.detail), "\n",
-                      entry.is_gpu ? "gpu" : "host", "\n", plans::to_text(entry.offer));
+  return absl::StrCat(one_line(entry.library), "\n", one_line(entry.detail), "\n", kind_of(entry),
+                      "\n", plans::to_text(entry.offer));
 }
 
 absl::StatusOr<PathEntry> parse_path_entry(const std::string& text) {
   const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('\n', 3));
-  if (parts.size() != 4 || (parts[2] != "gpu" && parts[2] != "host")) {
+  if (parts.size() != 4 || (parts[2] != "gpu" && parts[2] != kBfloat16Gpu && parts[2] != "host")) {
     return absl::InvalidArgumentError(
         absl::StrCat("a member tells of its device in ", parts.size(), " lines of 4"));
   }
   PathEntry entry;
   entry.library = parts[0];
   entry.detail = parts[1];
-  entry.is_gpu = parts[2] == "gpu";
+  entry.is_gpu = parts[2] != "host";
+  if (parts[2] == kBfloat16Gpu) entry.activations = gpu::NumberType::kBfloat16;
   SKEIN_ASSIGN_OR_RETURN(entry.offer, plans::parse_group_offer(parts[3]));
   return entry;
+}
+
+gpu::NumberType passed_on_type(const std::vector<PathEntry>& entries) {
+  const bool all = std::all_of(entries.begin(), entries.end(), [](const PathEntry& each) {
+    return each.activations == gpu::NumberType::kBfloat16;
+  });
+  return all ? gpu::NumberType::kBfloat16 : gpu::NumberType::kFloat32;
 }
 
 absl::StatusOr<GradientPath> choose_gradient_path(const std::string& backend,

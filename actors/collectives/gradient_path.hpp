@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "gpu/numbers.hpp"
 #include "plans/collectives/group_formation.hpp"
 
 namespace skein::actors {
@@ -14,12 +15,17 @@ struct PathEntry {
   std::string detail;   // Which device it is, of which machine; or why it has none.
   bool is_gpu = false;  // It could be expected to have one.
   plans::GroupOffer offer;
+  gpu::NumberType activations = gpu::NumberType::kFloat32;  // The type of a GPU's.
   bool operator==(const PathEntry&) const = default;
 };
 
 /// An entry as text, and back. InvalidArgument.
 std::string to_text(const PathEntry& entry);
 absl::StatusOr<PathEntry> parse_path_entry(const std::string& text);
+
+/// In what type devices pass on activations and their gradients so that nothing is lost, and those
+/// who take them have no others: bfloat16 if all members have these.
+gpu::NumberType passed_on_type(const std::vector<PathEntry>& entries);
 
 /// Which way a group's gradients take. All members decide from the same entries, so alike.
 struct GradientPath {

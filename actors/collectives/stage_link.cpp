@@ -18,11 +18,11 @@ absl::Status as_internal(const absl::Status& status) {
 }  // namespace
 
 LinkTensors tensors_of_link(const plans::Plan& plan, plans::WorkerId self, int32_t front,
-                            int64_t row_floats) {
+                            int64_t row_numbers) {
   for (int32_t stage : {front, front + 1}) {
     for (const plans::ReplicaPlan& own : plan.stages[static_cast<size_t>(stage)].replicas) {
       if (own.worker != self) continue;
-      return {own.rows.count * row_floats,
+      return {own.rows.count * row_numbers,
               plans::link_tensors_max(plan, plans::communication_places(plan), front, own.id)};
     }
   }
@@ -41,25 +41,25 @@ absl::StatusOr<bool> StageLink::connect() {
     return false;
   }
   workers_ = outcome.members;
-  SKEIN_ASSIGN_OR_RETURN(memory_,
-                         gpu::DevicePool::create(options_.device, tensors_.floats, tensors_.count));
+  SKEIN_ASSIGN_OR_RETURN(
+      memory_, gpu::DevicePool::create(options_.device,
+                                       {tensors_.numbers, outcome.activations, tensors_.count}));
   SKEIN_RETURN_IF_ERROR(members_.form(std::move(outcome)));
   options_.say(absl::StrCat("activations of ", options_.name, " go from device to device"));
   return true;
 }
 
-absl::Status StageLink::send(std::span<const float> values, plans::WorkerId to) {
+absl::Status StageLink::send(gpu::ConstNumbers values, int64_t count, plans::WorkerId to) {
   SKEIN_ASSIGN_OR_RETURN(const int32_t rank, rank_of(to));
-  const gpu::DeviceGroup::Sent sent{values.data(), static_cast<int64_t>(values.size()), rank};
+  const gpu::DeviceGroup::Sent sent{values, count, rank};
   return as_internal(members_.run([&](gpu::DeviceGroup& group) {
     return group.exchange({&sent, 1}, {}, gpu::DeviceGroup::Start::kNow);
   }));
 }
 
-absl::Status StageLink::receive(std::span<float> values, plans::WorkerId from) {
+absl::Status StageLink::receive(gpu::Numbers values, int64_t count, plans::WorkerId from) {
   SKEIN_ASSIGN_OR_RETURN(const int32_t rank, rank_of(from));
-  const gpu::DeviceGroup::Received received{values.data(), static_cast<int64_t>(values.size()),
-                                            rank};
+  const gpu::DeviceGroup::Received received{values, count, rank};
   return as_internal(members_.run([&](gpu::DeviceGroup& group) {
     return group.exchange({}, {&received, 1}, gpu::DeviceGroup::Start::kNow);
   }));

@@ -16,18 +16,20 @@ namespace skein::actors {
 
 /// What one end of a link has on its device of tensors on their way.
 struct LinkTensors {
-  int64_t floats = 0;  // A tensor has so many.
-  int64_t count = 0;   // There are so many at once, at most.
-  int64_t bytes() const { return count * gpu::float_bytes(floats); }
+  int64_t numbers = 0;  // A tensor has so many.
+  int64_t count = 0;    // There are so many at once, at most.
+  /// At most: the members tell each other whether all have bfloat16, which take half of it.
+  int64_t bytes() const { return count * gpu::float_bytes(numbers); }
   bool operator==(const LinkTensors&) const = default;
 };
-/// `self` is on one side of the link behind stage `front`. `row_floats`: T * C.
+/// `self` is on one side of the link behind stage `front`. `row_numbers`: T * C.
 LinkTensors tensors_of_link(const plans::Plan& plan, plans::WorkerId self, int32_t front,
-                            int64_t row_floats);
+                            int64_t row_numbers);
 
 /// The devices of two neighbouring stages, which pass on activations and their gradients without
-/// the hosts, where all of them can; the plan's `FormationRound` decides. All but `abort` block,
-/// one call at a time.
+/// the hosts, where all of them can; the plan's `FormationRound` decides. They pass on bfloat16
+/// where all of them compute with such, so that nothing is lost, and else float32. All but `abort`
+/// block, one call at a time.
 class StageLink {
  public:
   StageLink(DeviceMembersOptions options, const LinkTensors& tensors,
@@ -41,8 +43,8 @@ class StageLink {
   std::shared_ptr<gpu::DevicePool> take_memory() { return std::exchange(memory_, nullptr); }
   /// Device memory, which is complete. Each waits for the other end's call. Behind an error nothing
   /// of it runs. Unavailable or DeadlineExceeded if a member is gone.
-  absl::Status send(std::span<const float> values, plans::WorkerId to);
-  absl::Status receive(std::span<float> values, plans::WorkerId from);
+  absl::Status send(gpu::ConstNumbers values, int64_t count, plans::WorkerId to);
+  absl::Status receive(gpu::Numbers values, int64_t count, plans::WorkerId from);
   /// Makes a running and every later call fail at once. Any thread.
   void abort();
 

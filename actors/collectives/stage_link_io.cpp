@@ -20,8 +20,9 @@ StageLinkIo::behavior_type stage_link_io(StageLinkIo::stateful_pointer<StageLink
       },
       [self](const TransferRequest& request, const TransferListener& listener) {
         StageLink& link = *self->state.link;
-        absl::Status status = request.is_sent ? link.send(request.values, request.peer)
-                                              : link.receive(request.values, request.peer);
+        absl::Status status = request.is_sent
+                                  ? link.send(request.values, request.count, request.peer)
+                                  : link.receive(request.values, request.count, request.peer);
         self->send(listener, TransferDone{request.key, std::move(status)});
       },
   };

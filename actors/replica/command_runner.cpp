@@ -53,7 +53,9 @@ void CommandRunner::run_forward(const plans::RunAction& command, const StageRepl
   forward.seq_len = config_.job.training.seq_len;
   forward.activations =
       parts_.traffic->take({plans::InputKind::kActivation, command.step, own.stage, microbatch});
+  forward.activations_type = parts_.links->type_of(own.stage - 1, Kind::ACTIVATION);
   forward.output = output.memory;
+  forward.output_type = parts_.links->type_of(own.stage, Kind::ACTIVATION);
   if (own.tied_end && command.begins_step) {
     if (own.stage == 0) {
       forward.tied_out = parts_.traffic->add_tied(own, command.step, output);
@@ -78,7 +80,9 @@ void CommandRunner::run_backward(const plans::RunAction& command, const StageRep
     backward.gradient =
         parts_.traffic->take({plans::InputKind::kGradient, command.step, own.stage, microbatch});
   }
+  backward.gradient_type = parts_.links->type_of(own.stage + 1, Kind::GRADIENT);
   backward.output = output.memory;
+  backward.output_type = parts_.links->type_of(own.stage, Kind::GRADIENT);
   if (own.tied_end && command.ends_step && command.is_last_part()) {
     if (own.stage == 0) {
       backward.tied_in =

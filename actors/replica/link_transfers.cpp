@@ -11,6 +11,10 @@ namespace {
 
 using Kind = net::schema::TensorKind;
 
+int32_t front_of(int32_t from_stage, Kind kind) {
+  return kind == Kind::ACTIVATION ? from_stage : from_stage - 1;
+}
+
 }  // namespace
 
 LinkTransfers::LinkTransfers(Options options, const StageReplicas& replicas,
@@ -19,7 +23,12 @@ LinkTransfers::LinkTransfers(Options options, const StageReplicas& replicas,
 
 bool LinkTransfers::carries(int32_t from_stage, Kind kind) const {
   if (kind != Kind::ACTIVATION && kind != Kind::GRADIENT) return false;
-  return options_.linked.contains(kind == Kind::ACTIVATION ? from_stage : from_stage - 1);
+  return options_.linked.contains(front_of(from_stage, kind));
+}
+
+gpu::NumberType LinkTransfers::type_of(int32_t from_stage, Kind kind) const {
+  if (!carries(from_stage, kind)) return gpu::NumberType::kFloat32;
+  return options_.memory.at(front_of(from_stage, kind))->tensors().type;
 }
 
 absl::StatusOr<net::TensorHandle> LinkTransfers::make_output(const StageReplica& from,
@@ -62,8 +71,8 @@ void LinkTransfers::expect(const StageReplica& replica, int32_t front, Kind kind
   transfer.key = {options_.plan.generation, id.to.value, kind, step,
                   static_cast<uint32_t>(id.microbatch)};
   transfer.peer = plans::replica_of(options_.plan, route.to).worker;
-  transfer.float_begin = (route.rows.begin - replica.rows.begin) * options_.row_floats;
-  transfer.float_count = route.rows.count * options_.row_floats;
+  transfer.number_begin = (route.rows.begin - replica.rows.begin) * options_.row_numbers;
+  transfer.number_count = route.rows.count * options_.row_numbers;
   transfers_[key] = std::move(transfer);
   operations_.expect(key);
 }
@@ -94,24 +103,25 @@ bool LinkTransfers::begin(const plans::CollectiveKey& key) {
   const auto found = transfers_.find(key);
   if (found == transfers_.end()) return false;
   Transfer& begun = found->second;
+  gpu::DevicePool& memory = *options_.memory.at(begun.front);
   if (!begun.is_sent) {
     Arriving& whole = arriving_[input_key(begun)];
     if (whole.tensor == nullptr) {
-      absl::StatusOr<net::TensorHandle> taken = options_.memory.at(begun.front)->take();
+      absl::StatusOr<net::TensorHandle> taken = memory.take();
       if (!taken.ok()) {
         options_.fail(taken.status());
         return true;
       }
       whole.tensor = *std::move(taken);
-      whole.floats_left = static_cast<int64_t>(whole.tensor->size());
+      whole.numbers_left = memory.tensors().numbers;
     }
     begun.tensor = whole.tensor;
   }
   begun.start_us = options_.now_us();
   running_.insert(key);
-  const std::span<float> values = begun.tensor->subspan(static_cast<size_t>(begun.float_begin),
-                                                        static_cast<size_t>(begun.float_count));
-  options_.transfer(begun.front, TransferRequest{key, values, begun.peer, begun.is_sent});
+  const gpu::Numbers values = memory.numbers_in(begun.tensor) + begun.number_begin;
+  options_.transfer(begun.front,
+                    TransferRequest{key, values, begun.number_count, begun.peer, begun.is_sent});
   return true;
 }
 
@@ -124,8 +134,8 @@ LinkTransfers::Ended LinkTransfers::finish(const plans::CollectiveKey& key) {
   if (ended.transfer.is_sent) return ended;
   const auto whole = arriving_.find(input_key(ended.transfer));
   SKEIN_CHECK(whole != arriving_.end()) << "rows have come of a tensor that is complete";
-  whole->second.floats_left -= ended.transfer.float_count;
-  if (whole->second.floats_left > 0) return ended;
+  whole->second.numbers_left -= ended.transfer.number_count;
+  if (whole->second.numbers_left > 0) return ended;
   ended.input = std::move(whole->second.tensor);
   arriving_.erase(whole);
   return ended;

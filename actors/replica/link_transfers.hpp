@@ -28,7 +28,7 @@ class LinkTransfers {
  public:
   struct Options {
     plans::PlanPart plan;
-    int64_t row_floats = 0;                                      // T * C
+    int64_t row_numbers = 0;                                     // T * C
     std::set<int32_t> linked;                                    // Stages in front of a link.
     std::map<int32_t, std::shared_ptr<gpu::DevicePool>> memory;  // By the same stages.
     /// Asks the StageLinkIo of the link behind stage `front`; `on_end` follows.
@@ -40,6 +40,8 @@ class LinkTransfers {
 
   /// A stage's tensors of this kind leave over a link.
   bool carries(int32_t from_stage, net::schema::TensorKind kind) const;
+  /// The type of the numbers in these tensors: float32 if they do not.
+  gpu::NumberType type_of(int32_t from_stage, net::schema::TensorKind kind) const;
   /// Memory for an action's output that `pass_on` will send.
   absl::StatusOr<net::TensorHandle> make_output(const StageReplica& from, const plans::Action& by);
 
@@ -61,8 +63,8 @@ class LinkTransfers {
     bool is_sent = false;
     net::TensorKey key;  // Names the tensor for its receiver.
     plans::WorkerId peer;
-    int64_t float_begin = 0;  // Where the rows are in the tensor here.
-    int64_t float_count = 0;
+    int64_t number_begin = 0;  // Where the rows are in the tensor here.
+    int64_t number_count = 0;
     net::TensorHandle tensor;  // On the device. Null: it is not there yet.
     uint64_t start_us = 0;
   };
@@ -84,7 +86,7 @@ class LinkTransfers {
   /// An input that comes in parts.
   struct Arriving {
     net::TensorHandle tensor;
-    int64_t floats_left = 0;
+    int64_t numbers_left = 0;
   };
 
   void expect(const StageReplica& replica, uint64_t step);

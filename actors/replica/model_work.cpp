@@ -14,8 +14,17 @@
 namespace skein::actors {
 namespace {
 
-std::span<float> span_of(const net::TensorHandle& tensor) {
-  return tensor ? std::span<float>(*tensor) : std::span<float>();
+gpu::GivenActivations given(const net::TensorHandle& tensor, gpu::NumberType type,
+                            const gpu::StageModel& model) {
+  if (tensor == nullptr) return {};
+  if (type == gpu::NumberType::kFloat32) return *tensor;
+  return {gpu::Numbers(tensor->data(), type), model.activation_elements()};
+}
+
+gpu::TakenActivations taken(const net::TensorHandle& tensor, gpu::NumberType type,
+                            const gpu::StageModel& model) {
+  const gpu::GivenActivations same = given(tensor, type, model);
+  return {same.numbers, same.count};
 }
 
 /// A target of which no loss is counted (`gpu::Ops::CrossEntropy`).
@@ -52,7 +61,7 @@ struct ForwardInput {
     gpu::StageModel::Input input;
     input.tokens = tokens;
     input.targets = targets;
-    if (forward.activations) input.activations = *forward.activations;
+    input.activations = taken(forward.activations, forward.activations_type, *model);
     return run(input);
   }
 };
@@ -105,7 +114,9 @@ gpu::Work forward_work(const plans::RunAction& run, const StageReplica& replica,
     if (input.forward.tied_in) input.model->take_tied_weights(ops, *input.forward.tied_in);
     if (input.forward.tied_out) input.model->copy_tied_weights(ops, *input.forward.tied_out);
     return input.with_input([&](const gpu::StageModel::Input& spans) {
-      return input.model->forward(ops, microbatch, spans, span_of(input.forward.output));
+      return input.model->forward(
+          ops, microbatch, spans,
+          given(input.forward.output, input.forward.output_type, *input.model));
     });
   };
   return work;
@@ -120,7 +131,8 @@ gpu::Work validation_work(const plans::RunValidation& run, const StageReplica& r
   work.run = [input = std::move(input), begins = run.begins](gpu::Ops& ops) {
     if (begins) input.model->reset_loss();
     return input.with_input([&](const gpu::StageModel::Input& spans) {
-      return input.model->evaluate(ops, spans, span_of(input.forward.output));
+      return input.model->evaluate(
+          ops, spans, given(input.forward.output, input.forward.output_type, *input.model));
     });
   };
   return work;
@@ -138,8 +150,8 @@ gpu::Work backward_work(const plans::RunAction& run, const plans::ModelSpec& mod
   work.run = [model = replica.parts.model, backward = std::move(backward), type, layers, ends_norm,
               shares, norm = replica.norm_squared, begins = run.begins_step,
               microbatch = run.stash()](gpu::Ops& ops) -> absl::Status {
-    const std::span<const float> in = span_of(backward.gradient);
-    const std::span<float> out = span_of(backward.output);
+    const gpu::TakenActivations in = taken(backward.gradient, backward.gradient_type, *model);
+    const gpu::GivenActivations out = given(backward.output, backward.output_type, *model);
     if (begins) SKEIN_RETURN_IF_ERROR(model->start_gradients(ops));
     absl::Status status;
     if (type == plans::ActionType::kBackward) {

@@ -28,6 +28,9 @@ struct ForwardWork {
   int64_t seq_len = 0;
   net::TensorHandle activations;  // Null: the stage reads tokens.
   net::TensorHandle output;       // Null: nobody takes it.
+  /// What is in their memory, which is the device's if it is no float32.
+  gpu::NumberType activations_type = gpu::NumberType::kFloat32;
+  gpu::NumberType output_type = gpu::NumberType::kFloat32;
   /// The weights of an embedding that is tied to the head, in the last stage and in the first one;
   /// null: nothing comes along, or goes.
   net::TensorHandle tied_in;
@@ -40,8 +43,10 @@ gpu::Work validation_work(const plans::RunValidation& run, const StageReplica& r
                           ForwardWork forward);
 
 struct BackwardWork {
-  net::TensorHandle gradient;     // Null: it comes from the loss, or the part has none.
-  net::TensorHandle output;       // Null: nobody takes it.
+  net::TensorHandle gradient;  // Null: it comes from the loss, or the part has none.
+  net::TensorHandle output;    // Null: nobody takes it.
+  gpu::NumberType gradient_type = gpu::NumberType::kFloat32;  // As above.
+  gpu::NumberType output_type = gpu::NumberType::kFloat32;
   gpu::GradientParts host_parts;  // What crosses by way of the host.
   /// The gradient of a tied embedding's other use, in the first stage, and of that use, in the last
   /// one; null as above.

@@ -8,24 +8,25 @@ namespace {
 
 using testing::HasSubstr;
 
-PathEntry gpu(const std::string& place, const std::string& library = "nccl 2.28.9") {
+PathEntry gpu_at(const std::string& place, const std::string& library = "nccl 2.28.9") {
   return {library, place, true, {}};
 }
 const PathEntry kHost{"", "a device of kind 'cpu x1' has no groups of its own", false, {}};
 
 TEST(GradientPath, GpusOfOneLibraryAddUpAmongThemselves) {
   for (const char* backend : {"auto", "nccl"}) {
-    EXPECT_EQ(*choose_gradient_path(backend, {gpu("a/0"), gpu("a/1"), gpu("b/0")}),
+    EXPECT_EQ(*choose_gradient_path(backend, {gpu_at("a/0"), gpu_at("a/1"), gpu_at("b/0")}),
               (GradientPath{true, ""}));
   }
 }
 
 TEST(GradientPath, WhatStandsInTheWayIsNamedAndOnlyNcclInsists) {
   const std::vector<std::pair<std::vector<PathEntry>, std::string>> cases = {
-      {{gpu("a/0"), kHost}, "member 1: a device of kind 'cpu x1'"},
-      {{gpu("a/0"), gpu("b/0", "nccl 2.27.3")}, "member 1 has nccl 2.27.3, member 0 has nccl 2.28"},
-      {{gpu("a/0"), gpu("b/0"), gpu("a/0")}, "members 0 and 2 share the GPU a/0"},
-      {{{"", "cannot load NCCL", true, {}}, gpu("a/0")}, "member 0: cannot load NCCL"},
+      {{gpu_at("a/0"), kHost}, "member 1: a device of kind 'cpu x1'"},
+      {{gpu_at("a/0"), gpu_at("b/0", "nccl 2.27.3")},
+       "member 1 has nccl 2.27.3, member 0 has nccl 2.28"},
+      {{gpu_at("a/0"), gpu_at("b/0"), gpu_at("a/0")}, "members 0 and 2 share the GPU a/0"},
+      {{{"", "cannot load NCCL", true, {}}, gpu_at("a/0")}, "member 0: cannot load NCCL"},
   };
   for (const auto& [entries, words] : cases) {
     const auto path = choose_gradient_path("auto", entries);
@@ -44,12 +45,21 @@ TEST(GradientPath, HostsAmongThemselvesHaveNothingToSay) {
 }
 
 TEST(GradientPath, EntriesSurviveTheirText) {
-  PathEntry entry = gpu("a/0");
+  PathEntry entry = gpu_at("a/0");
   entry.offer.groups = {{65537, {{1}, {2}}, 40}};
   EXPECT_EQ(*parse_path_entry(to_text(entry)), entry);
   EXPECT_EQ(*parse_path_entry(to_text(kHost)), kHost);
+  entry.activations = gpu::NumberType::kBfloat16;
+  EXPECT_EQ(*parse_path_entry(to_text(entry)), entry);
   entry.detail = "two\nlines";
   EXPECT_EQ(parse_path_entry(to_text(entry))->detail, "two lines");
+}
+
+TEST(GradientPath, ActivationsPassOnAsBfloat16IfAllMembersHaveThem) {
+  PathEntry rounds = gpu_at("a/0"), also = gpu_at("a/1");
+  rounds.activations = also.activations = gpu::NumberType::kBfloat16;
+  EXPECT_EQ(passed_on_type({rounds, also}), gpu::NumberType::kBfloat16);
+  EXPECT_EQ(passed_on_type({rounds, gpu_at("a/2")}), gpu::NumberType::kFloat32);
 }
 
 TEST(GradientPath, WhatIsNoEntryIsRefused) {

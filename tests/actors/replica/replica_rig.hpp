@@ -100,10 +100,12 @@ struct ReplicaRig {
   explicit ReplicaRig(int64_t ranks = 1, int64_t replicas = 1, bool tied = false,
                       double bucket_cap_mb = 0, const std::string& policy = "allreduce",
                       bool groups_are_on_device = false, bool has_stage_link = false,
-                      int64_t exact_summands_of = 0)
+                      int64_t exact_summands_of = 0,
+                      gpu::NumberType type_on_link = gpu::NumberType::kFloat32)
       : on_device(groups_are_on_device),
         has_link(has_stage_link),
-        exact_summands(exact_summands_of) {
+        exact_summands(exact_summands_of),
+        link_type(type_on_link) {
     config.set("scheduler.policy", caf::atom("testing"));
     system = std::make_unique<caf::actor_system>(config);
     listener = system->spawn([this]() -> ReplicaListener::behavior_type {
@@ -172,7 +174,8 @@ struct ReplicaRig {
       made.links[0] = stage_link;
       const LinkTensors tensors =
           tensors_of_link(plan, {1}, 0, job.training.seq_len * job.model.channels);
-      made.link_memory[0] = gpu::DevicePool::create(device, tensors.floats, tensors.count).value();
+      made.link_memory[0] =
+          gpu::DevicePool::create(device, {tensors.numbers, link_type, tensors.count}).value();
       link_memory = made.link_memory[0];
     }
     for (plans::WorkerId each : workers) made.addresses[each] = "127.0.0.1:3";
@@ -262,6 +265,7 @@ struct ReplicaRig {
   static constexpr uint64_t kGeneration = 1;
   const bool on_device, has_link;
   const int64_t exact_summands;
+  const gpu::NumberType link_type;
   caf::actor_system_config config;
   std::unique_ptr<caf::actor_system> system;
   std::shared_ptr<HandDevice> device = std::make_shared<HandDevice>();

@@ -15,8 +15,8 @@ constexpr double kOneBucket = 25;  // comm.bucket_cap_mb
 /// The first of two stages, with two micro-batches: it sends two activations and receives their
 /// gradients.
 struct LinkRig : ReplicaRig {
-  explicit LinkRig(int64_t replicas = 1)
-      : ReplicaRig(2, replicas, replicas > 1, kOneBucket, "allreduce", true, true) {}
+  explicit LinkRig(int64_t replicas = 1, gpu::NumberType type = gpu::NumberType::kFloat32)
+      : ReplicaRig(2, replicas, replicas > 1, kOneBucket, "allreduce", true, true, 0, type) {}
 
   std::vector<bool> sent() const {
     std::vector<bool> sent;
@@ -43,7 +43,7 @@ TEST(ReplicaTransfers, OutputsLeaveInOrderOneAtATimeAndNotByTheHosts) {
   EXPECT_THAT(rig.transfers, IsEmpty()) << "the first in the order is an activation";
   rig.end_one();
   EXPECT_THAT(rig.sent(), ElementsAre(true));
-  EXPECT_EQ(rig.transfers[0].values.size(), 2u * 4u * 4u) << "rows * T * C";
+  EXPECT_EQ(rig.transfers[0].count, 2 * 4 * 4) << "rows * T * C";
   EXPECT_EQ(rig.transfers[0].peer, plans::WorkerId{2});
   rig.end_one();
   EXPECT_THAT(rig.sent(), ElementsAre(true)) << "the second one waits for its turn";
@@ -72,6 +72,22 @@ TEST(ReplicaTransfers, EveryStepPassesOnTheSame) {
   }
   rig.end_all();
   EXPECT_EQ(rig.updates(), 3);
+  EXPECT_THAT(rig.faults, IsEmpty());
+}
+
+TEST(ReplicaTransfers, Bfloat16ActivationsTakeHalfTheMemoryAndHalfTheBytes) {
+  LinkRig rig(1, gpu::NumberType::kBfloat16);
+  const auto memory = rig.link_memory.lock();
+  ASSERT_NE(memory, nullptr);
+  EXPECT_EQ((*memory->take())->size(), 2u * 4u * 4u / 2) << "two numbers in a float's place";
+  rig.start();
+  rig.run_step();
+  ASSERT_EQ(rig.transfers.size(), 4u);
+  for (const TransferRequest& each : rig.transfers) {
+    EXPECT_EQ(each.values.type(), gpu::NumberType::kBfloat16);
+    EXPECT_EQ(each.count, 2 * 4 * 4);
+  }
+  EXPECT_EQ(rig.backwards(), 2) << "a gradient is whole when all of its numbers have come";
   EXPECT_THAT(rig.faults, IsEmpty());
 }
 
