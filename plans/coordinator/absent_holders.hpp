@@ -37,7 +37,8 @@ class AbsentHolders {
   bool on_gone(const std::string& address);
   /// It is here, and says itself what it holds.
   void on_back(WorkerId worker, uint64_t now_us);
-  /// A step is committed, or steps were taken back: nobody needs what was held before.
+  /// A step is committed and its workers are here, or steps were taken back: nobody needs what was
+  /// held before.
   void clear() {
     absent_.clear();
     left_us_.clear();

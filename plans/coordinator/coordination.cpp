@@ -178,7 +178,8 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
     decisions.push_back(RunEvent{"journal.written", "the journal can be written again", {}});
   }
   input_.on_commit();
-  absent_.clear();
+  // Whoever went while this was being written may have what it made of the step.
+  if (!change_after_journal_) absent_.clear();
   // Its workers stay the same.
   if (!std::exchange(has_marked_trained_, true)) mark_hosts(&Membership::mark_trained);
   goodput_.on_commit(step, lent_us, now_us);

@@ -143,6 +143,23 @@ TEST(CoordinationElastic, WhoHasNoPartInThePlanThatIsPreparedMayHoldTheStateOfTh
   EXPECT_EQ(find<RunEvent>(waits)->name, "run.waiting");
 }
 
+TEST(CoordinationElastic, WhoGoesWhileItsStepIsJournaledIsWaitedFor) {
+  Cluster cluster(long_job());
+  cluster.start();
+  cluster.finish_step(0);
+  cluster.ready(0, 1);
+  cluster.ready(1, 1);
+  cluster.closed_are_dead = false;
+  cluster.lose(2);
+  EXPECT_NE(
+      find<QuiesceWorker>(cluster.decided(cluster.coordination.on_journaled(1, ++cluster.now))),
+      nullptr);
+  const CoordinatorDecisions waits = cluster.quiesced(1, {{2, kFrontStage}});
+  EXPECT_EQ(find<AssignPlan>(waits), nullptr) << "nobody here has the back stage";
+  ASSERT_NE(find<RunEvent>(waits), nullptr);
+  EXPECT_EQ(find<RunEvent>(waits)->name, "run.waiting");
+}
+
 TEST(CoordinationElastic, TheWaitForAWorkerDoesNotEndTheRun) {
   JobSpec job = long_job();
   job.comm.init_timeout_seconds = 4;  // A lease is ten seconds.
