@@ -17,12 +17,12 @@ constexpr int64_t kPeerBytes = kGroupChannelsMax * (kSimpleBytes + kLl128Bytes +
 
 }  // namespace
 
-int64_t device_group_bytes(const JobSpec& job, int64_t workers) {
+int64_t device_group_bytes(const JobSpec& job, int64_t gpus) {
   // Only synchronous steps have an order of operations that devices can agree on.
-  if (workers < 2 || job.comm.backend == "gloo") return 0;
+  if (gpus < 2 || job.comm.backend == "gloo") return 0;
   if (trains_by_tokens(job) || begins_in_pipelines(job)) return 0;
-  const int64_t sum_peers = std::min(workers - 1, kSumPeers);
-  const int64_t link_peers = std::min(workers - 1, kLinkPeers);
+  const int64_t sum_peers = std::min(gpus - 1, kSumPeers);
+  const int64_t link_peers = std::min(gpus - 1, kLinkPeers);
   const int64_t stages = std::max<int64_t>(job.parallelism.virtual_stages, 1);
   const int64_t peers =
       stages * (sum_peers + kLinksOfStage * link_peers) + (job.model.tied_head ? sum_peers : 0);

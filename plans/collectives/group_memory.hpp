@@ -23,7 +23,8 @@ inline constexpr int kGroupChannelsMax = 16;
 /// earlier plans, a link on which one replica faces more than two, and more stages on a worker than
 /// `parallelism.virtual_stages`, which only the planner takes.
 ///
-/// `workers`  All that a plan may have. Returns 0 where no plan forms such groups.
-int64_t device_group_bytes(const JobSpec& job, int64_t workers);
+/// `gpus`  GPUs that a plan may have, as a group has no other members. Returns 0 where no plan
+/// forms such groups.
+int64_t device_group_bytes(const JobSpec& job, int64_t gpus);
 
 }  // namespace skein::plans

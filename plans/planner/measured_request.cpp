@@ -75,11 +75,15 @@ Profile profile_of_all(const std::vector<MeasuredWorker>& workers) {
   return all;
 }
 
+bool is_gpu(const MeasuredWorker& worker) {
+  return worker.is_device_memory && absl::StartsWith(worker.profile.device, "cuda");
+}
+
 /// The worker's share of the memory, and of that what models may take: groups of GPUs have theirs
 /// beside what a device gives out, and so beside its limit.
 int64_t memory_for_models(const MeasuredWorker& worker, int64_t users, int64_t group_bytes) {
   int64_t bytes = worker.memory_bytes / users;
-  if (bytes > 0 && worker.is_device_memory && absl::StartsWith(worker.profile.device, "cuda")) {
+  if (bytes > 0 && is_gpu(worker)) {
     bytes = std::max<int64_t>(bytes - group_bytes, 1);
   }
   if (worker.memory_bytes_max > 0 && bytes > 0) bytes = std::min(bytes, worker.memory_bytes_max);
@@ -110,7 +114,8 @@ ClusterSpec measured_cluster(const JobSpec& job, const std::vector<MeasuredWorke
     cluster.hosts.push_back({name, kUnmeasured, kUnmeasured});
   }
   const double reference_us = whole_us(job, workers.front().profile);
-  const int64_t group_bytes = device_group_bytes(job, static_cast<int64_t>(workers.size()));
+  const int64_t group_bytes =
+      device_group_bytes(job, std::count_if(workers.begin(), workers.end(), is_gpu));
   for (const MeasuredWorker& worker : workers) {
     ClusterDevice& device = cluster.devices.emplace_back();
     device.name = absl::StrCat("w", worker.id.value, " ", worker.profile.device);

@@ -56,7 +56,7 @@ TEST(MeasuredCluster, GivesAGpuItsOwnMemory) {
 
 /// The library takes them beside what the device gives out, so not of a worker's limit.
 TEST(MeasuredCluster, LeavesRoomForGroupsOfGpus) {
-  const int64_t groups = device_group_bytes(JobSpec{}, 3);
+  const int64_t groups = device_group_bytes(JobSpec{}, 2);
   ASSERT_GT(groups, 0);
   MeasuredWorker limited = gpu_worker(2, "cuda:1 some", 80 * kGigabyte);
   limited.memory_bytes_max = 70 * kGigabyte;
@@ -65,7 +65,8 @@ TEST(MeasuredCluster, LeavesRoomForGroupsOfGpus) {
   EXPECT_EQ(memory_of(workers, "auto"),
             (std::vector<int64_t>{80 * kGigabyte - groups, 70 * kGigabyte, kGigabyte}));
   EXPECT_EQ(memory_of({workers[0]}, "auto"), (std::vector<int64_t>{80 * kGigabyte})) << "alone";
-  EXPECT_EQ(memory_of({gpu_worker(1, "cuda:0 small", 10), workers[2]}, "auto").front(), 1)
+  EXPECT_EQ(memory_of({workers[0], workers[2]}, "auto").front(), 80 * kGigabyte) << "no other GPU";
+  EXPECT_EQ(memory_of({gpu_worker(1, "cuda:0 small", 10), limited}, "auto").front(), 1)
       << "0 would be no limit";
 }
 
