@@ -229,6 +229,7 @@ void Checker::excuse_slow() {
 /// next coordinator, which may give its generation to another one.
 void Checker::on_coordinator_started(ProcessId process) {
   patience_.on_coordinator_started(process);
+  std::erase_if(told_, [&](const auto& each) { return !world_.is_alive(each.first); });
   goes_back_to_.reset();
   check_has_checkpoint("the start of a coordinator");
   check_left();
@@ -288,10 +289,12 @@ void Checker::on_event(const actors::EventReport& report) {
   if (report.name == "checkpoint.adopted") left_.clear();  // What is newer is not whole.
   patience_.on_event(report);
   excuse_slow();
-  if (groups_ && report.name == "worker.lost") {
+  if (report.name == "worker.lost") {
     plans::WorkerId lost;
     SKEIN_CHECK(absl::SimpleAtoi(report.fields.at("worker"), &lost.value));
-    groups_->on_lost(patience_.process_of(lost));
+    const ProcessId process = patience_.process_of(lost);
+    told_.erase(process);
+    if (groups_) groups_->on_lost(process);
   }
   // With these it may have changed; each look reads the folder.
   if (report.name.starts_with("checkpoint.") || report.name.starts_with("run.")) {
@@ -571,12 +574,13 @@ void Checker::check_inventory(ProcessId worker, net::schema::Quiesced::Reader qu
   fail(absl::StrCat("p", worker, " holds layers of ", states.size(), " states"));
 }
 
-/// Workers that live have told, the last time they were asked, of all layers of one committed step
-/// above `least`: as models or as snapshots, whose bits are checked where a plan begins with them.
+/// Workers that are not lost have told, the last time they were asked, of all layers of one
+/// committed step above `least`: as models or as snapshots, whose bits are checked where a plan
+/// begins with them.
 bool Checker::has_told_all_after(uint64_t least) const {
   std::map<std::pair<uint64_t, uint64_t>, std::set<int64_t>> found;
   for (const auto& [process, told] : told_) {
-    if (!world_.is_alive(process) || lost_devices_.contains(process)) continue;
+    if (lost_devices_.contains(process)) continue;
     for (const ToldLayers& each : told) {
       std::set<int64_t>& layers = found[{each.steps, each.generation}];
       for (int64_t layer = each.layers.begin; layer < each.layers.end; ++layer) {
