@@ -18,7 +18,8 @@ namespace skein::actors {
 struct LinkTensors {
   int64_t numbers = 0;  // A tensor has so many.
   int64_t count = 0;    // There are so many at once, at most.
-  /// At most: the members tell each other whether all have bfloat16, which take half of it.
+  /// The most that they take: half of it where all members have bfloat16, which they tell each
+  /// other.
   int64_t bytes() const { return count * gpu::float_bytes(numbers); }
   bool operator==(const LinkTensors&) const = default;
 };

@@ -7,7 +7,7 @@
 namespace skein::plans {
 namespace {
 
-/// Above 0, which says that a time is not known.
+/// At least 1: 0 says that a time is not known.
 uint64_t whole_us(double time_us) {
   return static_cast<uint64_t>(
       std::llround(std::clamp(time_us, 1.0, static_cast<double>(ActionTimes::kLongestUs))));
