@@ -33,8 +33,9 @@ std::vector<ActionTimes> action_times(const Plan& plan,
       }
       const LayerTimes own = range_times(*found->second, stage.layers, replica.rows.count);
       slowest.forward_us = std::max(slowest.forward_us, whole_us(own.forward_us));
+      const double again_us = plan.recompute ? own.forward_us : 0;
       slowest.backward_input_us =
-          std::max(slowest.backward_input_us, whole_us(own.backward_input_us));
+          std::max(slowest.backward_input_us, whole_us(again_us + own.backward_input_us));
       slowest.backward_weight_us =
           std::max(slowest.backward_weight_us, whole_us(own.backward_weight_us));
     }

@@ -35,6 +35,13 @@ TEST(ActionTimes, AreThoseOfTheSlowestReplicaForItsRows) {
   EXPECT_THAT(times, ElementsAre(ActionTimes{4, 8, 12}, ActionTimes{800, 1000, 1200}));
 }
 
+TEST(ActionTimes, HaveTheForwardThatABackwardRunsAgain) {
+  Plan plan = two_stages();
+  plan.recompute = true;
+  const auto times = action_times(plan, {worker(1, 1), worker(2, 10), worker(3, 100)});
+  EXPECT_THAT(times, ElementsAre(ActionTimes{4, 12, 12}, ActionTimes{800, 1800, 1200}));
+}
+
 TEST(ActionTimes, AreNotKnownOfAStageWithAWorkerThatHasNotMeasured) {
   const auto times = action_times(two_stages(), {worker(1, 1), worker(2, 10)});
   EXPECT_THAT(times, ElementsAre(ActionTimes{4, 8, 12}, ActionTimes{}));
