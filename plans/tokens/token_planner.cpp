@@ -181,8 +181,8 @@ absl::StatusOr<PlannedPipeline> plan_tokens(const JobSpec& job, const PlanReques
     if (found.size() > wanted) found.resize(wanted);
     PlannedPipeline chosen = std::move(found.front());
     if (left_out > 0) {
-      absl::StrAppend(&chosen.reason, "; the best of ", tried.size(),
-                      " choices that were simulated, ", left_out, " more were not");
+      absl::StrAppend(&chosen.reason, "; of ", tried.size() + left_out, " choices ", tried.size(),
+                      " were simulated");
     }
     chosen.rivals.assign(std::make_move_iterator(found.begin() + 1),
                          std::make_move_iterator(found.end()));
