@@ -13,11 +13,11 @@ inline constexpr int kGroupChannelsMax = 16;
 /// Memory that groups of devices take on a GPU of a plan, which the library gets for itself, beside
 /// all that a device gives out.
 ///
-/// A stage has a group for its gradients and one for each of its two links, and a tied embedding
-/// has one. In each channel a member receives from up to three others where they sum (a ring's one,
-/// and two of a tree), from up to two over a link, each with buffers for the library's three
-/// protocols: 4 MiB (NCCL_BUFFSIZE), 4.7 MiB and 0.5 MiB (from memory of its sources; not
-/// measured).
+/// A stage has a group for its gradients and one for each of its two links, which a pipeline of one
+/// rank does not have, and an embedding that is tied to another stage has one. In each channel a
+/// member receives from up to three others where they sum (a ring's one, and two of a tree), from
+/// up to two over a link, each with buffers for the library's three protocols: 4 MiB
+/// (NCCL_BUFFSIZE), 4.7 MiB and 0.5 MiB (from memory of its sources; not measured).
 ///
 /// Not counted: NCCL_BUFFSIZE and NCCL_MAX_CTAS where workers set more, groups that are kept of
 /// earlier plans, a link on which one replica faces more than two, and more stages on a worker than

@@ -79,6 +79,15 @@ bool is_gpu(const MeasuredWorker& worker) {
   return worker.is_device_memory && absl::StartsWith(worker.profile.device, "cuda");
 }
 
+/// Workers that share a GPU are never in one group of devices, but each may be in one with others.
+int64_t gpu_count(const std::vector<MeasuredWorker>& workers) {
+  std::set<std::pair<std::string, std::string>> gpus;
+  for (const MeasuredWorker& worker : workers) {
+    if (is_gpu(worker)) gpus.insert(memory_of(worker));
+  }
+  return std::ssize(gpus);
+}
+
 /// The worker's share of the memory, and of that what models may take: groups of GPUs have theirs
 /// beside what a device gives out, and so beside its limit.
 int64_t memory_for_models(const MeasuredWorker& worker, int64_t users, int64_t group_bytes) {
@@ -114,8 +123,7 @@ ClusterSpec measured_cluster(const JobSpec& job, const std::vector<MeasuredWorke
     cluster.hosts.push_back({name, kUnmeasured, kUnmeasured});
   }
   const double reference_us = whole_us(job, workers.front().profile);
-  const int64_t group_bytes =
-      device_group_bytes(job, std::count_if(workers.begin(), workers.end(), is_gpu));
+  const int64_t group_bytes = device_group_bytes(job, gpu_count(workers));
   for (const MeasuredWorker& worker : workers) {
     ClusterDevice& device = cluster.devices.emplace_back();
     device.name = absl::StrCat("w", worker.id.value, " ", worker.profile.device);

@@ -32,6 +32,18 @@ TEST(GroupMemory, ATiedHeadAndVirtualStagesHaveGroupsOfTheirOwn) {
   EXPECT_EQ(device_group_bytes(job, 4), 2 * untied);
 }
 
+TEST(GroupMemory, APipelineOfOneRankHasNoLinks) {
+  JobSpec job = job_of("auto");
+  const int64_t of_many = device_group_bytes(job, 2);
+  job.parallelism.pipeline_parallel_degree = 1;
+  EXPECT_EQ(device_group_bytes(job, 2), of_many / 3) << "its sum, and not two links";
+  job.model.tied_head = true;
+  EXPECT_EQ(device_group_bytes(job, 2), of_many / 3) << "both copies are in the one stage";
+  job.model.tied_head = false;
+  job.parallelism.plan = "plan.txt";
+  EXPECT_EQ(device_group_bytes(job, 2), of_many) << "a file's plan has ranks of its own";
+}
+
 TEST(GroupMemory, WhoFormsNoGroupsNeedsNone) {
   EXPECT_EQ(device_group_bytes(job_of("auto"), 1), 0);
   EXPECT_EQ(device_group_bytes(job_of("gloo"), 8), 0);

@@ -66,6 +66,12 @@ TEST(MeasuredCluster, LeavesRoomForGroupsOfGpus) {
             (std::vector<int64_t>{80 * kGigabyte - groups, 70 * kGigabyte, kGigabyte}));
   EXPECT_EQ(memory_of({workers[0]}, "auto"), (std::vector<int64_t>{80 * kGigabyte})) << "alone";
   EXPECT_EQ(memory_of({workers[0], workers[2]}, "auto").front(), 80 * kGigabyte) << "no other GPU";
+  const MeasuredWorker beside = gpu_worker(4, "cuda:0 some", 80 * kGigabyte);
+  EXPECT_EQ(memory_of({workers[0], beside}, "auto"),
+            (std::vector<int64_t>{40 * kGigabyte, 40 * kGigabyte}))
+      << "two on one GPU form no group";
+  EXPECT_EQ(memory_of({workers[0], beside, limited}, "auto").front(), 40 * kGigabyte - groups)
+      << "either may form one with the other GPU";
   EXPECT_EQ(memory_of({gpu_worker(1, "cuda:0 small", 10), limited}, "auto").front(), 1)
       << "0 would be no limit";
 }
