@@ -9,17 +9,8 @@
 namespace skein::plans {
 namespace {
 
-/// A tensor that passes over the link: where its action stands in the list, and its first and last
-/// rows among the link's transfers.
-struct Passing {
-  bool is_sent = false;
-  size_t action = 0;
-  size_t first = 0;
-  size_t last = 0;
-};
-
-std::vector<Passing> passing_tensors(const Plan& plan, const CommunicationPlaces& places,
-                                     int32_t front, ReplicaId own) {
+std::vector<PassingTensor> passing_tensors(const Plan& plan, const CommunicationPlaces& places,
+                                           int32_t front, ReplicaId own) {
   const int32_t stage = stage_of(plan, own);
   SKEIN_CHECK(stage == front || stage == front + 1)
       << "stage " << stage << " is no end of the link behind stage " << front;
@@ -41,11 +32,11 @@ std::vector<Passing> passing_tensors(const Plan& plan, const CommunicationPlaces
 
   const ActionList& actions =
       plan.actions[static_cast<size_t>(plan.stages[static_cast<size_t>(stage)].rank())];
-  std::vector<Passing> passing;
+  std::vector<PassingTensor> passing;
   for (size_t i = 0; i < actions.size(); ++i) {
     const Action& action = actions[i];
     if (action.stage != stage || action.type == ActionType::kBackwardWeight) continue;
-    Passing tensor;
+    PassingTensor tensor;
     tensor.is_sent = (action.type == ActionType::kForward) == is_front;
     tensor.action = i;
     tensor.first = order.size();
@@ -59,38 +50,69 @@ std::vector<Passing> passing_tensors(const Plan& plan, const CommunicationPlaces
   return passing;
 }
 
-/// While transfer `begun` of the link runs, and those before it have ended.
-int64_t held_at(const std::vector<Passing>& passing, size_t action_count, size_t begun) {
-  size_t ended = 0;                 // So many actions have at least.
-  size_t submitted = action_count;  // So many are given to the device at most.
-  for (const Passing& each : passing) {
-    if (each.is_sent && each.first <= begun) ended = std::max(ended, each.action + 1);
-    if (!each.is_sent && each.last >= begun) submitted = std::min(submitted, each.action);
+/// What holds while transfer `begun` of a link runs, and those before it have ended. Neither number
+/// falls from one transfer to the next.
+struct Progress {
+  std::vector<size_t> ended;      // [begun] So many actions have at least.
+  std::vector<size_t> submitted;  // [begun] So many are given to the device at most.
+};
+
+Progress progress_of(const std::vector<PassingTensor>& passing, size_t places) {
+  size_t actions = 0;
+  for (const PassingTensor& each : passing) actions = std::max(actions, each.action + 1);
+  Progress progress{std::vector<size_t>(places, 0), std::vector<size_t>(places, actions)};
+  for (const PassingTensor& each : passing) {
+    size_t& ended = progress.ended[each.first];
+    size_t& submitted = progress.submitted[each.last];
+    if (each.is_sent) {
+      ended = std::max(ended, each.action + 1);
+    } else {
+      submitted = std::min(submitted, each.action);
+    }
   }
-  int64_t held = 0;
-  for (const Passing& each : passing) {
-    const bool is_held = each.is_sent ? each.action < submitted && each.last + 1 >= begun
-                                      : each.first <= begun && each.action >= ended;
-    if (is_held) ++held;
+  for (size_t begun = 1; begun < places; ++begun) {
+    progress.ended[begun] = std::max(progress.ended[begun], progress.ended[begun - 1]);
+    const size_t earlier = places - 1 - begun;
+    progress.submitted[earlier] =
+        std::min(progress.submitted[earlier], progress.submitted[earlier + 1]);
   }
-  return held;
+  return progress;
+}
+
+/// The first transfer by which more than `action` actions are counted; where none is, behind all.
+size_t first_beyond(const std::vector<size_t>& counts, size_t action) {
+  const auto found = std::upper_bound(counts.begin(), counts.end(), action);
+  return static_cast<size_t>(found - counts.begin());
 }
 
 }  // namespace
 
-int64_t link_tensors_max(const Plan& plan, const CommunicationPlaces& places, int32_t front,
-                         ReplicaId own) {
-  const std::vector<Passing> passing = passing_tensors(plan, places, front, own);
-  size_t transfers = 0, actions = 0;
-  for (const Passing& each : passing) {
-    transfers = std::max(transfers, each.last + 1);
-    actions = std::max(actions, each.action + 1);
+int64_t held_max(const std::vector<PassingTensor>& passing) {
+  size_t places = 1;  // One more than transfers: behind the last one, its tensor is still held.
+  for (const PassingTensor& each : passing) {
+    SKEIN_CHECK(each.first <= each.last) << "rows pass from " << each.first << " to " << each.last;
+    places = std::max(places, each.last + 2);
   }
-  int64_t most = 0;
-  for (size_t begun = 0; begun <= transfers; ++begun) {
-    most = std::max(most, held_at(passing, actions, begun));
+  const Progress progress = progress_of(passing, places);
+  std::vector<int64_t> change(places + 1, 0);  // [begun] Tensors held, less those of one before.
+  for (const PassingTensor& each : passing) {
+    const size_t from = each.is_sent ? first_beyond(progress.submitted, each.action) : each.first;
+    const size_t until = each.is_sent ? each.last + 2 : first_beyond(progress.ended, each.action);
+    if (from >= until) continue;
+    ++change[from];
+    --change[until];
+  }
+  int64_t held = 0, most = 0;
+  for (const int64_t each : change) {
+    held += each;
+    most = std::max(most, held);
   }
   return most;
+}
+
+int64_t link_tensors_max(const Plan& plan, const CommunicationPlaces& places, int32_t front,
+                         ReplicaId own) {
+  return held_max(passing_tensors(plan, places, front, own));
 }
 
 }  // namespace skein::plans

@@ -435,6 +435,58 @@ TEST(LinkTensors, ALinkNeverHoldsMoreThanItsMost) {
   EXPECT_GT(reached, ends / 2) << "a bound that nothing comes near is no use";
 }
 
+/// By what is held while each transfer runs, one after the other.
+int64_t held_max_of_each(const std::vector<PassingTensor>& passing) {
+  size_t transfers = 0, actions = 0;
+  for (const PassingTensor& each : passing) {
+    transfers = std::max(transfers, each.last + 1);
+    actions = std::max(actions, each.action + 1);
+  }
+  int64_t most = 0;
+  for (size_t begun = 0; begun <= transfers; ++begun) {
+    size_t ended = 0, submitted = actions;
+    for (const PassingTensor& each : passing) {
+      if (each.is_sent && each.first <= begun) ended = std::max(ended, each.action + 1);
+      if (!each.is_sent && each.last >= begun) submitted = std::min(submitted, each.action);
+    }
+    most = std::max<int64_t>(
+        most, std::count_if(passing.begin(), passing.end(), [&](const PassingTensor& each) {
+          return each.is_sent ? each.action < submitted && each.last + 1 >= begun
+                              : each.first <= begun && each.action >= ended;
+        }));
+  }
+  return most;
+}
+
+TEST(LinkTensors, OneSweepFindsWhatEachTransferHolds) {
+  EXPECT_EQ(held_max({}), 0);
+  std::set<int64_t> found;
+  for (uint64_t seed = 1; seed <= 2000; ++seed) {
+    Rng rng(seed);
+    std::vector<PassingTensor> passing(1 + rng.below(8));
+    for (PassingTensor& each : passing) {
+      const size_t first = rng.below(10);
+      each = {rng.below(2) == 0, rng.below(12), first, first + rng.below(4)};
+    }
+    const int64_t most = held_max(passing);
+    ASSERT_EQ(most, held_max_of_each(passing)) << "seed " << seed;
+    found.insert(most);
+  }
+  EXPECT_GT(found.size(), 5u) << "or this tests nothing";
+}
+
+/// With work for each pair of them this would take a minute.
+TEST(LinkTensors, AreFoundAtOnceForAsManyMicrobatchesAsThereMayBe) {
+  constexpr int32_t kMicrobatches = 65'536;
+  for (const auto& [kind, most] :
+       {std::pair{ScheduleKind::kGPipe, int64_t{kMicrobatches}}, {ScheduleKind::k1F1B, 2}}) {
+    const Plan plan = make_plan(kind, {1, 1}, 1, kMicrobatches);
+    EXPECT_EQ(link_tensors_max(plan, communication_places(plan), 0, plan.stages[0].replicas[0].id),
+              most)
+        << to_text(kind);
+  }
+}
+
 TEST(LinkTensors, GPipeHoldsAllMicrobatchesAndEarlyBackwardsAFew) {
   auto most = [](ScheduleKind kind, int32_t microbatches, int32_t stage) {
     const Plan plan = make_plan(kind, {1, 1}, 1, microbatches);
