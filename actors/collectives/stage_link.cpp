@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "plans/base/status_macros.hpp"
-#include "plans/collectives/communication_order.hpp"
 #include "plans/collectives/link_tensors.hpp"
 
 namespace skein::actors {
@@ -17,13 +16,12 @@ absl::Status as_internal(const absl::Status& status) {
 
 }  // namespace
 
-LinkTensors tensors_of_link(const plans::Plan& plan, plans::WorkerId self, int32_t front,
-                            int64_t row_numbers) {
+LinkTensors tensors_of_link(const plans::Plan& plan, const plans::CommunicationPlaces& places,
+                            plans::WorkerId self, int32_t front, int64_t row_numbers) {
   for (int32_t stage : {front, front + 1}) {
     for (const plans::ReplicaPlan& own : plan.stages[static_cast<size_t>(stage)].replicas) {
       if (own.worker != self) continue;
-      return {own.rows.count * row_numbers,
-              plans::link_tensors_max(plan, plans::communication_places(plan), front, own.id)};
+      return {own.rows.count * row_numbers, plans::link_tensors_max(plan, places, front, own.id)};
     }
   }
   return {};

@@ -10,6 +10,7 @@
 #include "actors/collectives/device_members.hpp"
 #include "gpu/device_pool.hpp"
 #include "plans/base/ids.hpp"
+#include "plans/collectives/communication_order.hpp"
 #include "plans/plan/plan.hpp"
 
 namespace skein::actors {
@@ -23,9 +24,10 @@ struct LinkTensors {
   int64_t bytes() const { return count * gpu::float_bytes(numbers); }
   bool operator==(const LinkTensors&) const = default;
 };
-/// `self` is on one side of the link behind stage `front`. `row_numbers`: T * C.
-LinkTensors tensors_of_link(const plans::Plan& plan, plans::WorkerId self, int32_t front,
-                            int64_t row_numbers);
+/// `self` is on one side of the link behind stage `front`. `row_numbers`: T * C. Takes time
+/// for each micro-batch, as making the `places` does.
+LinkTensors tensors_of_link(const plans::Plan& plan, const plans::CommunicationPlaces& places,
+                            plans::WorkerId self, int32_t front, int64_t row_numbers);
 
 /// The devices of two neighbouring stages, which pass on activations and their gradients without
 /// the hosts, where all of them can; the plan's `FormationRound` decides. They pass on bfloat16

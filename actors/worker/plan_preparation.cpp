@@ -212,11 +212,11 @@ void PlanPreparation::on_prepared(const PreparedReplicas& result) {
   prepared_ = result.replicas;
   fetched_.clear();
   step_ = Step::kForming;
-  form_groups();
+  form_groups(result.links);
 }
 
 /// In the order of their numbers on every worker: forming one waits for all of its members.
-void PlanPreparation::form_groups() {
+void PlanPreparation::form_groups(const std::map<int32_t, LinkTensors>& link_tensors) {
   for (const PreparedReplica& replica : prepared_) {
     for (plans::GroupId number : replica.groups) {
       const plans::GroupPart& group = plans::group_at(plan(), number);
@@ -234,7 +234,7 @@ void PlanPreparation::form_groups() {
       forming_.insert(number);
     }
   }
-  form_links();
+  form_links(link_tensors);
   try_end();
 }
 
@@ -251,18 +251,15 @@ std::vector<plans::StagePair> PlanPreparation::links_here() const {
   return pairs;
 }
 
-void PlanPreparation::form_links() {
+void PlanPreparation::form_links(const std::map<int32_t, LinkTensors>& tensors) {
   if (!options_.parts.make_stage_link || !may_link()) return;
-  const plans::Plan& whole = *plan().whole;
   for (const plans::StagePair& pair : links_here()) {
     net::GradientGroup::Options options;
     options.name =
         absl::StrCat("generation-", plan().generation, "/stages-", pair.front, "-", pair.front + 1);
     GroupRequest request = group_request(options);
-    if (!host_.device->info().is_host_memory) {
-      request.tensors = tensors_of_link(whole, host_.self, pair.front,
-                                        host_.job.training.seq_len * host_.job.model.channels);
-    }
+    const auto own = tensors.find(pair.front);
+    if (own != tensors.end()) request.tensors = own->second;
     std::optional<StageLinkParts> parts = options_.parts.make_stage_link(pair.group, request);
     if (!parts) continue;
     options_.form_link(parts->io);

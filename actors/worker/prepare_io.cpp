@@ -16,6 +16,7 @@
 #include "gpu/model/memory_estimate.hpp"
 #include "gpu/profile/measure_profile.hpp"
 #include "plans/base/status_macros.hpp"
+#include "plans/collectives/communication_order.hpp"
 #include "plans/schedule/continuous_1f1b.hpp"
 
 namespace skein::actors {
@@ -144,8 +145,21 @@ std::vector<plans::GroupId> groups_of(const plans::PlanPart& plan, plans::Replic
   return groups;
 }
 
+std::map<int32_t, LinkTensors> tensors_of_links(const PrepareRequest& request) {
+  std::map<int32_t, LinkTensors> links;
+  if (request.linked.empty()) return links;
+  const plans::Plan& plan = *request.plan.whole;
+  const plans::CommunicationPlaces places = plans::communication_places(plan);
+  const int64_t row_numbers = request.job.training.seq_len * request.job.model.channels;
+  for (int32_t front : request.linked) {
+    links[front] = tensors_of_link(plan, places, request.worker, front, row_numbers);
+  }
+  return links;
+}
+
 /// Before anything is allocated: a job that does not fit beside others leaves them alone.
-absl::Status reserve_memory(const PrepareRequest& request) {
+absl::Status reserve_memory(const PrepareRequest& request,
+                            const std::map<int32_t, LinkTensors>& links) {
   int64_t bytes = 0;
   const bool is_split = std::any_of(
       request.plan.actions.begin(), request.plan.actions.end(),
@@ -158,16 +172,13 @@ absl::Status reserve_memory(const PrepareRequest& request) {
       bytes += estimate.total_bytes() + (is_split ? estimate.split_bytes : 0);
     }
   }
-  for (int32_t front : request.linked) {
-    bytes += tensors_of_link(*request.plan.whole, request.worker, front,
-                             request.job.training.seq_len * request.job.model.channels)
-                 .bytes();
-  }
+  for (const auto& [front, tensors] : links) bytes += tensors.bytes();
   return request.device->reserve(bytes);
 }
 
 absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
-  SKEIN_RETURN_IF_ERROR(reserve_memory(request));
+  result.links = tensors_of_links(request);
+  SKEIN_RETURN_IF_ERROR(reserve_memory(request, result.links));
   result.data = request.data;
   if (request.device->info().computes) {
     if (!result.data || !result.data->is_unchanged()) {

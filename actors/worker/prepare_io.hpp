@@ -11,6 +11,7 @@
 #include <caf/typed_actor.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
+#include "actors/collectives/stage_link.hpp"
 #include "actors/fail_point.hpp"
 #include "actors/messages.hpp"
 #include "actors/worker/emergency_save.hpp"
@@ -58,6 +59,7 @@ struct PreparedReplicas {
   bool is_checkpoint_unseen = false;      // Nothing is wrong with it, it is only not here.
   std::shared_ptr<const gpu::TokenData> data;  // Null for a device that only sleeps.
   std::vector<PreparedReplica> replicas;
+  std::map<int32_t, LinkTensors> links;  // Those of `PrepareRequest::linked`.
   /// The device had no memory beside the models that are held: these are copies of their state on
   /// the host, so that the models can be let go and the plan prepared again. Only if `status` is
   /// ResourceExhausted.

@@ -172,8 +172,8 @@ struct ReplicaRig {
     made.plane = plane;
     if (has_link) {
       made.links[0] = stage_link;
-      const LinkTensors tensors =
-          tensors_of_link(plan, {1}, 0, job.training.seq_len * job.model.channels);
+      const LinkTensors tensors = tensors_of_link(plan, plans::communication_places(plan), {1}, 0,
+                                                  job.training.seq_len * job.model.channels);
       made.link_memory[0] =
           gpu::DevicePool::create(device, {tensors.numbers, link_type, tensors.count}).value();
       link_memory = made.link_memory[0];

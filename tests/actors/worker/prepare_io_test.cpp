@@ -138,6 +138,9 @@ TEST(PrepareIo, TensorsOnTheirWayBetweenDevicesAreReserved) {
   const plans::TrainingSpec& training = rig.request.job.training;
   EXPECT_EQ(device->reserved - alone,
             2 * 4 * plan.microbatch_rows * training.seq_len * rig.request.job.model.channels);
+  const LinkTensors& tensors = rig.prepared->links.at(0);
+  EXPECT_EQ(tensors.bytes(), device->reserved - alone) << "who forms the link counts nothing again";
+  EXPECT_EQ(tensors.count, 2);
 }
 
 TEST(PrepareIo, AModelGoesOnOnlyIfItsOptimizerIsTheJobs) {
