@@ -298,14 +298,16 @@ Overrides keys_of(const Experiment& experiment, const ExperimentRun& run) {
   return keys;
 }
 
-absl::Status check_jobs(const Experiment& experiment) {
-  for (const ExperimentRun& run : runs_of(experiment)) {
+absl::Status check_jobs(const Experiment& experiment, const SayLine& say) {
+  const std::vector<ExperimentRun> runs = runs_of(experiment);
+  for (const ExperimentRun& run : runs) {
     const std::string& variant = experiment.variants[run.variant].name;
     const auto job = load_job(experiment.base, keys_of(experiment, run));
     if (!job.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("variant ", variant, ": ", std::string(job.status().message())));
     }
+    if (run == runs.front()) tell_ignored(*job, say);  // Runs and variants add nothing to it.
     if (job->spec.validation.batches == 0 || job->spec.validation.interval == 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("variant ", variant,

@@ -66,7 +66,8 @@ std::string folder_of(const Experiment& experiment, const ExperimentRun& run);
 /// The job keys of a run, the later ones over the earlier ones.
 Overrides keys_of(const Experiment& experiment, const ExperimentRun& run);
 /// Loads every job of the experiment, so that a mistake is found before hours of runs.
+/// `say`  Gets what `tell_ignored` says of them, once.
 /// InvalidArgument   that names the variant.
-absl::Status check_jobs(const Experiment& experiment);
+absl::Status check_jobs(const Experiment& experiment, const SayLine& say = {});
 
 }  // namespace skein::cli

@@ -63,13 +63,13 @@ constexpr const char* kOtherVariables[] = {"SKEIN_FAIL_POINT",    "SKEIN_CUDA_PL
                                            "SKEIN_JOB",           "SKEIN_WORKERS",
                                            "SKEIN_KEYS",          "SKEIN_IMAGE"};
 
-/// Keys of before, which jobs, environments and the configurations of older runs may still have.
-/// They say nothing. All were booleans.
-constexpr const char* kRetiredKeys[] = {"debug.deterministic"};
+/// What jobs, environments and the configurations of older runs may still have, and what is ignored
+/// in them. All were booleans.
+constexpr const char* kKeysNoLongerUsed[] = {"debug.deterministic"};
 
-bool is_retired(const std::string& name) {
-  return std::find(std::begin(kRetiredKeys), std::end(kRetiredKeys), name) !=
-         std::end(kRetiredKeys);
+bool is_no_longer_used(const std::string& name) {
+  return std::find(std::begin(kKeysNoLongerUsed), std::end(kKeysNoLongerUsed), name) !=
+         std::end(kKeysNoLongerUsed);
 }
 
 std::string ignored_line(const std::string& origin, const std::string& name) {
@@ -105,7 +105,7 @@ absl::StatusOr<std::vector<Assignment>> read_table(const toml::table& table,
     for (const auto& [key, node] : *section_node.as_table()) {
       const std::string name = absl::StrCat(section, ".", std::string(key.str()));
       const std::string line = absl::StrCat(file, ":", node.source().begin.line);
-      if (is_retired(name)) {
+      if (is_no_longer_used(name)) {
         ignored.push_back(ignored_line(line, name));
         continue;
       }
@@ -180,7 +180,7 @@ absl::Status add_environment(std::vector<Assignment>& assignments,
     known.insert(name);
     if (const char* value = std::getenv(name.c_str())) assignments.push_back({&key, value, name});
   }
-  for (const char* key : kRetiredKeys) {
+  for (const char* key : kKeysNoLongerUsed) {
     const std::string name = environment_name(key);
     known.insert(name);
     if (std::getenv(name.c_str()) != nullptr) ignored.push_back(ignored_line(name, name));
@@ -337,7 +337,7 @@ absl::StatusOr<LoadedJob> load_job_text(const std::string& text, const std::stri
   SKEIN_RETURN_IF_ERROR(add_environment(assignments, job.ignored));
   for (const auto& [key, value] : overrides) {
     const std::string flag = absl::StrCat("--", key);
-    if (is_retired(key)) {
+    if (is_no_longer_used(key)) {
       job.ignored.push_back(ignored_line(flag, flag));
     } else {
       assignments.push_back({find_key(key), value, flag});
@@ -347,8 +347,10 @@ absl::StatusOr<LoadedJob> load_job_text(const std::string& text, const std::stri
   return job;
 }
 
-void tell_ignored(const LoadedJob& job) {
-  for (const std::string& line : job.ignored) actors::print_error_line("skein: " + line);
+void tell_ignored(const LoadedJob& job, const SayLine& say) {
+  for (const std::string& line : job.ignored) {
+    say ? say(line) : actors::print_error_line("skein: " + line);
+  }
 }
 
 absl::StatusOr<plans::JobSpec> parse_job(const std::string& toml) {
@@ -394,13 +396,13 @@ absl::StatusOr<Overrides> take_overrides(std::vector<std::string>& arguments) {
     if (key == nullptr && no != std::string::npos) {
       const std::string denied = name.substr(0, no + 1) + name.substr(no + 4);
       key = find_key(denied);
-      if (is_retired(denied) || (key != nullptr && key->type == "boolean")) {
+      if (is_no_longer_used(denied) || (key != nullptr && key->type == "boolean")) {
         overrides.push_back({key != nullptr ? key->full_name() : denied, "false"});
         continue;
       }
       key = nullptr;
     }
-    const std::string type = key != nullptr ? key->type : is_retired(name) ? "boolean" : "";
+    const std::string type = key != nullptr ? key->type : is_no_longer_used(name) ? "boolean" : "";
     if (type.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("--", name, ": unknown key", suggestion(name, all_names())));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -16,7 +17,8 @@ struct LoadedJob {
   plans::JobSpec spec;
   std::map<std::string, std::string> origins;  // "training.steps" -> "job.toml:12", "flag", ...
   std::string text;                            // The file as it was read.
-  std::vector<std::string> ignored;            // A line for each key of before that was given.
+  /// A line for each key that was given and is no longer used.
+  std::vector<std::string> ignored;
 };
 
 /// "training.steps" and "200", in the order of the command line.
@@ -29,7 +31,7 @@ enum class JobUse {
 
 /// Reads a job file (TOML) and puts the environment (SKEIN_SECTION_KEY) and the overrides over it,
 /// then checks the result. Precedence: flag, environment, file, flavor or model.from,
-/// default. Keys of before say nothing, wherever they are from.
+/// default. Keys that are no longer used are ignored, wherever they are from.
 /// NotFound          if there is no such file.
 /// InvalidArgument   with file and line for what is wrong in it, and a suggestion for unknown keys.
 absl::StatusOr<LoadedJob> load_job(const std::string& path, const Overrides& overrides,
@@ -38,8 +40,10 @@ absl::StatusOr<LoadedJob> load_job(const std::string& path, const Overrides& ove
 absl::StatusOr<LoadedJob> load_job_text(const std::string& text, const std::string& name,
                                         const Overrides& overrides, JobUse use = JobUse::kRun);
 
-/// Prints the lines of `ignored`.
-void tell_ignored(const LoadedJob& job);
+/// Gets a line for people; none: it goes to standard error.
+using SayLine = std::function<void(const std::string& line)>;
+/// Says the lines of `ignored`. Every verb that reads a job does, once.
+void tell_ignored(const LoadedJob& job, const SayLine& say = {});
 
 /// A job file's text without environment: what a worker gets from the coordinator.
 absl::StatusOr<plans::JobSpec> parse_job(const std::string& toml);

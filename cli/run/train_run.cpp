@@ -170,7 +170,7 @@ TrainRun::~TrainRun() {
 absl::StatusOr<std::unique_ptr<TrainRun>> TrainRun::start(const TrainOptions& options) {
   std::unique_ptr<TrainRun> run(new TrainRun(options));  // Private.
   SKEIN_RETURN_IF_ERROR(run->load());
-  for (const std::string& line : run->job_.ignored) run->say(line);
+  tell_ignored(run->job_, [&run](const std::string& line) { run->say(line); });
   if (run->is_done_) return run;
   const absl::Status status = run->prepare();
   if (status.ok()) return run;

@@ -79,7 +79,8 @@ std::string name_of(const plans::DataSpec& data) {
 
 }  // namespace
 
-absl::StatusOr<EvalData> find_eval_data(const std::string& checkpoint, const Overrides& given) {
+absl::StatusOr<EvalData> find_eval_data(const std::string& checkpoint, const Overrides& given,
+                                        const SayLine& say) {
   SKEIN_ASSIGN_OR_RETURN(const std::string source, given_source(given));
   absl::StatusOr<std::string> text = job_text_of(checkpoint);
   if (absl::IsNotFound(text.status())) {
@@ -92,6 +93,7 @@ absl::StatusOr<EvalData> find_eval_data(const std::string& checkpoint, const Ove
   SKEIN_RETURN_IF_ERROR(text.status());
   SKEIN_ASSIGN_OR_RETURN(const LoadedJob job,
                          load_job_text(*text, "the run's job", replace_sources(given, source)));
+  tell_ignored(job, say);
   return EvalData{job.spec.data, name_of(job.spec.data)};
 }
 

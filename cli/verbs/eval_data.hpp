@@ -18,6 +18,8 @@ struct EvalData {
 /// dataset "kjv", stands for all that the run has: of a mixture what is held out, of a path all.
 /// InvalidArgument   two sources are given, or none and there is no run.
 /// Else errors of `open_run_folder`, `read_resolved_job` and `load_job_text`.
-absl::StatusOr<EvalData> find_eval_data(const std::string& checkpoint, const Overrides& given);
+/// `say`  Gets what `tell_ignored` says of the run's job.
+absl::StatusOr<EvalData> find_eval_data(const std::string& checkpoint, const Overrides& given,
+                                        const SayLine& say = {});
 
 }  // namespace skein::cli

@@ -5,6 +5,8 @@
 
 #include <fstream>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_replace.h"
 #include "tests/support/temporary_folder.hpp"
@@ -144,6 +146,18 @@ TEST(Experiment, JobsAreCheckedBeforeTheFirstRun) {
   EXPECT_THAT(check(changed("\"H0\"", "\"H1\"")), HasSubstr("device.scenario_step_seconds"));
   EXPECT_THAT(check(changed("validation.interval = 5", "validation.interval = 0")),
               HasSubstr("validation.interval and validation.batches"));
+}
+
+TEST(Experiment, WhatIsIgnoredInAllJobsIsSaidOnce) {
+  tests::TemporaryFolder folder;
+  std::ofstream(folder.file("base.toml")) << "[debug]\ndeterministic = true\n";
+  const std::string here = absl::StrReplaceAll(kGood, {{"jobs/base.toml", "base.toml"}});
+  const auto experiment = parse_experiment(here, folder.file("e.toml"));
+  ASSERT_TRUE(experiment.ok()) << experiment.status();
+  std::vector<std::string> said;
+  const auto say = [&said](const std::string& line) { said.push_back(line); };
+  EXPECT_EQ(check_jobs(*experiment, say), absl::OkStatus());
+  EXPECT_THAT(said, ElementsAre(HasSubstr("base.toml:2: debug.deterministic is no longer used")));
 }
 
 }  // namespace

@@ -456,16 +456,19 @@ TEST_F(JobFile, AWrongReducerGetsTheNearestOne) {
 }
 
 /// A run that has it in its configuration can be resumed; it never changed anything.
-TEST_F(JobFile, AKeyOfBeforeIsReadAndSaysNothing) {
+TEST_F(JobFile, AKeyNoLongerUsedIsIgnored) {
   const auto job = load("[debug]\ndeterministic = false\nseed = 7\n");
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->spec.debug, (plans::DebugSpec{.seed = 7}));
   EXPECT_THAT(to_toml(job->spec, nullptr), testing::Not(HasSubstr("deterministic")));
-  EXPECT_THAT(job->ignored,
-              testing::ElementsAre(HasSubstr("job.toml:2: debug.deterministic is no longer used")));
+  const auto line = HasSubstr("job.toml:2: debug.deterministic is no longer used");
+  EXPECT_THAT(job->ignored, testing::ElementsAre(line));
+  std::vector<std::string> said;
+  tell_ignored(*job, [&said](const std::string& each) { said.push_back(each); });
+  EXPECT_THAT(said, testing::ElementsAre(line));
 }
 
-TEST_F(JobFile, AKeyOfBeforeSaysNothingWhereverItIsFrom) {
+TEST_F(JobFile, AKeyNoLongerUsedIsIgnoredWhereverItIsFrom) {
   const Environment variable("SKEIN_DEBUG_DETERMINISTIC", "true");
   std::vector<std::string> arguments = {"--debug.deterministic",    "job.toml",
                                         "--debug.no-deterministic", "--debug.deterministic=false",

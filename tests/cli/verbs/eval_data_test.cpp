@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_replace.h"
 #include "cli/run/run_folder.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -58,6 +60,17 @@ TEST_F(EvalDataTest, IsTheRunsIfNothingIsGiven) {
   const EvalData found = find_eval_data(checkpoint_, {}).value();
   EXPECT_EQ(found.spec, job_.spec.data);
   EXPECT_EQ(found.name, "/held.txt");
+}
+
+TEST_F(EvalDataTest, WhatIsIgnoredOfTheRunsJobIsSaid) {
+  make_pair();
+  std::string text = read_resolved_job(run_).value();
+  text = absl::StrReplaceAll(text, {{"[debug]\n", "[debug]\ndeterministic = true\n"}});
+  std::ofstream(run_.file("config.resolved.toml")) << text;
+  std::vector<std::string> said;
+  const auto say = [&said](const std::string& line) { said.push_back(line); };
+  EXPECT_TRUE(find_eval_data(checkpoint_, {}, say).ok());
+  EXPECT_THAT(said, ElementsAre(HasSubstr("debug.deterministic is no longer used")));
 }
 
 TEST_F(EvalDataTest, APathReplacesAMixture) {
