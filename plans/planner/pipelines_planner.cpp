@@ -36,7 +36,7 @@ namespace {
 constexpr double kJudgedIterations = 50;
 /// ... but at most about so many of all together.
 constexpr double kJudgedIterationsMax = 20000;
-/// With rounds, over so many, of which the first one does not count.
+/// A policy with rounds is judged over so many; the first one does not count.
 constexpr double kJudgedRounds = 4;
 /// Claims by speed are worth it from this on, beside those of one size.
 constexpr double kSizedGain = 1.05;
@@ -408,8 +408,8 @@ Disturbed apart_from_stalls(const std::vector<std::vector<double>>& step_us) {
   return result;
 }
 
-/// A pipeline replica counts as one stage that takes its iteration's time. `stalls`: what is known
-/// of them; only that.
+/// A pipeline replica counts as one stage that takes its iteration's time. Of `stalls` only
+/// `stall_rate` and `stall_us` are read.
 PipelinesProgress judge(const JobSpec& job, const std::vector<PipelineCuts>& pipelines,
                         const std::vector<double>& iteration_us, const AverageCost& cost,
                         const StragglerProfile& stalls = {}) {
