@@ -153,7 +153,8 @@ void print_cell(const DappleModel& model, const DappleCluster& cluster,
   const double dapple_gain = dapple_us / results[0].step_us;
   side.better_dapple.add(dapple_gain);
   if (dapple_gain < 1 + kRounding) ++side.ties;
-  side.pipedream.add(step_us("pipedream") / dapple_us);
+  // Without a plan of DAPPLE's the ratio is 0, which has no logarithm.
+  if (std::isfinite(dapple_us)) side.pipedream.add(step_us("pipedream") / dapple_us);
   std::string best_shape = shape_of(results[0].plan);
   if (best_shape.size() > 24) best_shape = best_shape.substr(0, 22) + "..";
   std::string dapple_shape = shape_of(results[1].plan);
