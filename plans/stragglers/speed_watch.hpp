@@ -39,8 +39,9 @@ class SpeedWatch {
   /// How long replicas were busy in a step that is committed. Ascending by worker.
   std::vector<SpeedChange> on_step(uint64_t step, const std::map<ReplicaId, uint64_t>& busy_us);
   const RecentSteps& recent() const { return recent_; }
-  /// Who stalled in the last steps. Where these are few, in the last ones before the plan, or what
-  /// it expects, changed: workers that stall do so under any plan.
+  /// Who stalled in the last steps since the plan, or what it expects, changed. Where these are
+  /// few, in the last ones of an earlier such time that had enough, however long ago: workers that
+  /// stall do so under any plan.
   std::vector<StepRatios> stalls() const;
 
  private:
@@ -51,7 +52,7 @@ class SpeedWatch {
   std::map<WorkerId, double> expected_us_;  // Busy time of a step; empty: not known.
   StragglerDetector detector_;
   RecentSteps recent_;
-  std::vector<StepRatios> stalls_;  // In the steps that were forgotten last.
+  std::vector<StepRatios> stalls_;  // In the steps that were forgotten, when they were enough.
 };
 
 /// Busy time of a step for each worker of the plan, or of an iteration of its pipeline replica;
