@@ -23,7 +23,8 @@ absl::StatusOr<double> predict_measured_progress(const ChangeQuestion& question,
       const PipelinesProgress progress,
       predict_progress(
           job, positioned, asked,
-          disturbed_clusters(asked.cluster, ids_of(question.measured), question.request.stalls)));
+          disturbed_clusters(asked.cluster, ids_of(question.measured), question.request.stalls),
+          StepsOf::kStalls));
   return progress.per_second();
 }
 

@@ -399,11 +399,19 @@ struct Disturbed {
   StragglerProfile stalls;
 };
 
-/// `step_us`  [pipeline replicas][steps >= 1]
-Disturbed apart_from_stalls(const std::vector<std::vector<double>>& step_us) {
-  Disturbed result;
+/// `step_us`         [pipeline replicas][steps], none: nothing disturbs them.
+/// `undisturbed_us`  [pipeline replicas]
+Disturbed apart_from_stalls(StepsOf kind, const std::vector<std::vector<double>>& step_us,
+                            const std::vector<double>& undisturbed_us) {
+  Disturbed result{undisturbed_us, {}};
+  if (step_us.front().empty()) return result;
   result.stalls.layout = {.pipelines = static_cast<uint32_t>(step_us.size()), .stages = 1};
+  if (kind == StepsOf::kStalls) {
+    measure_stalls(step_us, undisturbed_us, result.stalls);
+    return result;
+  }
   measure_stragglers(step_us, result.stalls);
+  result.typical_us.clear();
   for (const std::vector<double>& own : step_us) result.typical_us.push_back(upper_median(own));
   return result;
 }
@@ -566,14 +574,10 @@ absl::StatusOr<JudgedGrouping> judge_grouping(const JobSpec& job, const PlanRequ
     SKEIN_ASSIGN_OR_RETURN(PipelineTimes::Timed timed, times.best_of(grouping[n], rows[n]));
     result.pipelines.push_back(std::move(timed.pipeline));
     result.iteration_us.push_back(timed.iteration_us);
-    if (steps.empty()) {
-      step_us.push_back({timed.iteration_us});
-    } else {
-      SKEIN_ASSIGN_OR_RETURN(step_us.emplace_back(),
-                             times.disturbed_us(result.pipelines.back(), steps));
-    }
+    SKEIN_ASSIGN_OR_RETURN(step_us.emplace_back(),
+                           times.disturbed_us(result.pipelines.back(), steps));
   }
-  const Disturbed seen = apart_from_stalls(step_us);
+  const Disturbed seen = apart_from_stalls(StepsOf::kStalls, step_us, result.iteration_us);
   result.progress = judge(job, result.pipelines, seen.typical_us,
                           average_cost(result.pipelines, request), seen.stalls);
   return result;
@@ -709,19 +713,25 @@ absl::StatusOr<PlannedPipeline> plan_pipeline_replicas(const JobSpec& job,
 
 absl::StatusOr<PipelinesProgress> predict_progress(const JobSpec& job, const Plan& plan,
                                                    const PlanRequest& request,
-                                                   const std::vector<ClusterSpec>& steps) {
+                                                   const std::vector<ClusterSpec>& steps,
+                                                   StepsOf kind) {
   const std::vector<PipelineCuts> pipelines = cuts_of(plan);
+  std::vector<double> undisturbed_us;
+  PipelineTimes quiet(job, request, PipelineTimes::Memory::kIsThere);
+  for (const PipelineCuts& each : pipelines) {
+    SKEIN_ASSIGN_OR_RETURN(undisturbed_us.emplace_back(), quiet.iteration_us(each));
+  }
   std::vector<std::vector<double>> step_us(pipelines.size());
   PlanRequest disturbed = request;
-  for (size_t step = 0; step < std::max<size_t>(1, steps.size()); ++step) {
-    if (!steps.empty()) disturbed.cluster = steps[step];
+  for (const ClusterSpec& step : steps) {
+    disturbed.cluster = step;
     PipelineTimes times(job, disturbed, PipelineTimes::Memory::kIsThere);
     for (size_t p = 0; p < pipelines.size(); ++p) {
       SKEIN_ASSIGN_OR_RETURN(const double us, times.iteration_us(pipelines[p]));
       step_us[p].push_back(us);
     }
   }
-  const Disturbed seen = apart_from_stalls(step_us);
+  const Disturbed seen = apart_from_stalls(kind, step_us, undisturbed_us);
   return judge(job, pipelines, seen.typical_us, average_cost(pipelines, request), seen.stalls);
 }
 

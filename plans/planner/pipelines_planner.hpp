@@ -27,8 +27,9 @@ namespace skein::plans {
 ///
 /// `request`  As for other planners; its rows of a micro-batch, its schedules and `may_recompute`
 ///            are not used: a pipeline replica's iteration is that of the job.
-/// `steps`    The cluster as it was in each of several iterations, if workers are known to stall:
-///            plans are chosen for workers that do so. A stall holds up its pipeline replica.
+/// `steps`    The cluster in each of several iterations, undisturbed but for stalls, if workers are
+///            known to stall: plans are chosen for workers that do so. A stall holds up its
+///            pipeline replica.
 /// Returns    A plan in the mode of local updates. The objective is the time of a step of the job,
 ///            of all pipeline replicas together.
 /// ResourceExhausted   if no plan fits the memory; says what the first one that was tried lacks.
@@ -46,12 +47,19 @@ struct PipelinesProgress {
   double per_second() const { return claims_per_second * worth; }
 };
 
+/// What a cluster in several steps shows.
+enum class StepsOf {
+  kWork,    // All that workers took: what is typical of a pipeline replica is told from stalls.
+  kStalls,  // As `stalls_of`: workers are as the request says, but for their stalls.
+};
+
 /// Progress under the job's policy of a plan of pipeline replicas, as counted there.
 /// `steps`: the cluster as it was in each of several iterations, if it is not always the same: a
-/// pipeline replica's typical iteration, and its stalls, are simulated from these.
+/// pipeline replica's iterations are simulated in each of these, and from them come its stalls.
 absl::StatusOr<PipelinesProgress> predict_progress(const JobSpec& job, const Plan& plan,
                                                    const PlanRequest& request,
-                                                   const std::vector<ClusterSpec>& steps = {});
+                                                   const std::vector<ClusterSpec>& steps = {},
+                                                   StepsOf kind = StepsOf::kWork);
 
 /// How long each worker of such a plan is busy in an iteration of its pipeline replica, in
 /// microseconds times one factor for all.

@@ -70,20 +70,18 @@ std::string reason_of(const StragglerProfile& profile, const SyncChoice& choice)
   return reason;
 }
 
-}  // namespace
-
-void measure_stragglers(std::span<const std::vector<double>> step_us, StragglerProfile& profile) {
+/// A step is a stall that takes longer than `limit` times what is typical of its pipeline replica.
+void measure_beyond(double limit, std::span<const std::vector<double>> step_us,
+                    std::span<const double> typical_us, StragglerProfile& profile) {
   SKEIN_CHECK(step_us.size() == profile.layout.pipelines) << step_us.size();
-  std::vector<double> typical_us;
+  SKEIN_CHECK(typical_us.size() == step_us.size()) << typical_us.size();
   double stalled = 0, excess_us = 0, steps = 0;
-  for (const std::vector<double>& pipeline : step_us) {
-    SKEIN_CHECK(!pipeline.empty());
-    typical_us.push_back(upper_median(pipeline));
-    for (const double each_us : pipeline) {
+  for (size_t pipeline = 0; pipeline < step_us.size(); ++pipeline) {
+    for (const double each_us : step_us[pipeline]) {
       ++steps;
-      if (each_us <= kStallsBeyond * typical_us.back()) continue;
+      if (each_us <= limit * typical_us[pipeline]) continue;
       ++stalled;
-      excess_us += each_us - typical_us.back();
+      excess_us += each_us - typical_us[pipeline];
     }
   }
   const double fastest_us = *std::min_element(typical_us.begin(), typical_us.end());
@@ -93,6 +91,22 @@ void measure_stragglers(std::span<const std::vector<double>> step_us, StragglerP
   profile.stall_rate = 1 - std::sqrt(1 - stalled / steps);
   const double stalls = kPiecesOfStep * profile.stall_rate * steps;
   profile.stall_us = stalls > 0 ? excess_us / stalls : 0;
+}
+
+}  // namespace
+
+void measure_stragglers(std::span<const std::vector<double>> step_us, StragglerProfile& profile) {
+  std::vector<double> typical_us;
+  for (const std::vector<double>& pipeline : step_us) {
+    SKEIN_CHECK(!pipeline.empty());
+    typical_us.push_back(upper_median(pipeline));
+  }
+  measure_beyond(kStallsBeyond, step_us, typical_us, profile);
+}
+
+void measure_stalls(std::span<const std::vector<double>> step_us,
+                    std::span<const double> undisturbed_us, StragglerProfile& profile) {
+  measure_beyond(1, step_us, undisturbed_us, profile);
 }
 
 std::string SyncCandidate::name() const {

@@ -35,6 +35,13 @@ struct StragglerProfile {
 /// pieces.
 void measure_stragglers(std::span<const std::vector<double>> step_us, StragglerProfile& profile);
 
+/// The same for steps whose stalls are known already: all that a step takes beyond `undisturbed_us`
+/// is one, however little it is of the whole step.
+///
+/// `undisturbed_us`  [pipeline replicas] > 0
+void measure_stalls(std::span<const std::vector<double>> step_us,
+                    std::span<const double> undisturbed_us, StragglerProfile& profile);
+
 /// A policy that may be chosen.
 struct SyncCandidate {
   uint64_t local_steps = 0;  // 0: all-reduce; else as in `OverlappedAverageOptions`.

@@ -230,6 +230,25 @@ TEST(PipelinesPlanner, ThoseOfAPipelineReplicaWithoutOthersCount) {
   EXPECT_NEAR(quiet / stalled, 1 + 9.0 / 8, 0.05);
 }
 
+/// Two micro-batches take the time of three stages, and of 4.2 while the second one takes 1.6 times
+/// as long: that is less than one and a half times the iteration.
+TEST(PipelinesPlanner, AWorkersStallsCountHoweverLittleTheyAreOfItsPipelineReplicasIteration) {
+  JobSpec job = ten_layers();
+  job.training.global_batch_size = 2 * job.training.micro_batch_size;
+  PlanRequest request = request_for({{1, 1}});
+  limit_memory(request, 0.95);
+  std::vector<ClusterSpec> steps(32, request.cluster);
+  for (size_t s = 0; s < steps.size(); s += 4) steps[s].devices[1].speed /= 1.6;
+  const PlannedPipeline quiet = plan_pipeline_replicas(job, request).value();
+  const PlannedPipeline stalled = plan_pipeline_replicas(job, request, steps).value();
+  ASSERT_EQ(lengths(quiet.plan), (std::vector<size_t>{2}));
+  EXPECT_NEAR(stalled.objective_us / quiet.objective_us, 1 + 0.4 / 4, 0.02);
+  const auto claims = [&](const std::vector<ClusterSpec>& seen) {
+    return predict_progress(job, quiet.plan, request, seen, StepsOf::kStalls)->claims_per_second;
+  };
+  EXPECT_NEAR(claims({}) / claims(steps), 1 + 0.4 / 4, 0.02);
+}
+
 TEST(PipelinesPlanner, LatencyCountsForEachStageThatAWorkerHas) {
   JobSpec job = ten_layers();
   job.sync.policy = "adpsgd_paired";

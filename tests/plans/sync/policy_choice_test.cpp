@@ -91,6 +91,15 @@ TEST(PolicyChoice, TellsSlowPipelinesFromStalls) {
   EXPECT_NEAR(profile.stall_us, 5 * kStepUs, 0.02 * kStepUs * 5);
 }
 
+TEST(PolicyChoice, StallsThatAreKnownCountHoweverShortTheyAre) {
+  StragglerProfile profile = calm({2, 1});
+  std::vector<std::vector<double>> steps_us(2, std::vector<double>(20, kStepUs));
+  for (size_t step = 0; step < 15; ++step) steps_us[1][step] += 0.2 * kStepUs;
+  measure_stalls(steps_us, std::vector<double>{kStepUs, kStepUs}, profile);
+  EXPECT_THAT(profile.slowness, testing::ElementsAre(1, 1));
+  EXPECT_NEAR(2 * profile.stall_rate * profile.stall_us, 0.2 * kStepUs * 15 / 40, 1);
+}
+
 TEST(PolicyChoice, ChangesOnlyAfterPatience) {
   SyncChooser chooser({.patience = {.looks_min = 3}}, kCandidates, kCandidates[0]);
   const StragglerProfile profile = stalling({8, 1});
