@@ -43,7 +43,8 @@ constexpr double kSizedGain = 1.05;
 
 using Devices = std::vector<int32_t>;  // A pipeline replica's, in the order of its layers.
 
-/// Predicts one pipeline replica, alone.
+/// Predicts one pipeline replica, alone. It keeps the times, each with all that it depends on: the
+/// cluster of the request may change in between.
 class PipelineTimes {
  public:
   enum class Memory { kMustFit, kIsThere };  // kIsThere: the plan runs already.
@@ -717,15 +718,15 @@ absl::StatusOr<PipelinesProgress> predict_progress(const JobSpec& job, const Pla
                                                    StepsOf kind) {
   const std::vector<PipelineCuts> pipelines = cuts_of(plan);
   std::vector<double> undisturbed_us;
-  PipelineTimes quiet(job, request, PipelineTimes::Memory::kIsThere);
+  PlanRequest disturbed = request;
+  // In most steps most pipeline replicas are as before: one object simulates these once.
+  PipelineTimes times(job, disturbed, PipelineTimes::Memory::kIsThere);
   for (const PipelineCuts& each : pipelines) {
-    SKEIN_ASSIGN_OR_RETURN(undisturbed_us.emplace_back(), quiet.iteration_us(each));
+    SKEIN_ASSIGN_OR_RETURN(undisturbed_us.emplace_back(), times.iteration_us(each));
   }
   std::vector<std::vector<double>> step_us(pipelines.size());
-  PlanRequest disturbed = request;
   for (const ClusterSpec& step : steps) {
     disturbed.cluster = step;
-    PipelineTimes times(job, disturbed, PipelineTimes::Memory::kIsThere);
     for (size_t p = 0; p < pipelines.size(); ++p) {
       SKEIN_ASSIGN_OR_RETURN(const double us, times.iteration_us(pipelines[p]));
       step_us[p].push_back(us);

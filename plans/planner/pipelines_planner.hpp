@@ -56,6 +56,8 @@ enum class StepsOf {
 /// Progress under the job's policy of a plan of pipeline replicas, as counted there.
 /// `steps`: the cluster as it was in each of several iterations, if it is not always the same: a
 /// pipeline replica's iterations are simulated in each of these, and from them come its stalls.
+/// Cost: a simulation of each pipeline replica, and one more for each step that finds its workers
+/// otherwise than any before.
 absl::StatusOr<PipelinesProgress> predict_progress(const JobSpec& job, const Plan& plan,
                                                    const PlanRequest& request,
                                                    const std::vector<ClusterSpec>& steps = {},
