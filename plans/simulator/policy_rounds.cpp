@@ -1,6 +1,7 @@
 #include "plans/simulator/policy_rounds.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "plans/sync/policy_kind.hpp"
 
@@ -33,8 +34,8 @@ double iteration_us(const PolicySimulationOptions& options, uint32_t pipeline) {
 
 void set_rounds(const JobSpec& job, double global_us, double rounds,
                 PolicySimulationOptions& options) {
-  options.round_samples =
-      static_cast<uint64_t>(job.training.global_batch_size * round_steps_max(job));
+  const double round_samples = std::max(
+      1.0, std::round(static_cast<double>(job.training.global_batch_size) * round_steps_mean(job)));
   options.global_us = global_us;
   double samples_per_us = 0, updates_per_us = 0;
   for (uint32_t pipeline = 0; pipeline < options.layout.pipelines; ++pipeline) {
@@ -43,10 +44,11 @@ void set_rounds(const JobSpec& job, double global_us, double rounds,
     samples_per_us += static_cast<double>(samples) / own_us;
     updates_per_us += 1 / own_us;
   }
-  const double round_us = static_cast<double>(options.round_samples) / samples_per_us + global_us;
+  const double round_us = round_samples / samples_per_us + global_us;
   if (rounds * round_us * updates_per_us > kUpdatesMax) {
     options.round_samples = 0;
   } else {
+    options.round_samples = static_cast<uint64_t>(round_samples);
     options.duration_us = std::max(options.duration_us, rounds * round_us);
   }
   options.warm_up_us = options.duration_us / rounds;

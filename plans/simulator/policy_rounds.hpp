@@ -5,9 +5,9 @@
 
 namespace skein::plans {
 
-/// Gives a simulation of the job's policy the job's rounds, and time for several of them at the
-/// pace that pipeline replicas have, stalls included. If these are more than about 20,000 updates
-/// there are no rounds: then their ends matter little.
+/// Gives a simulation of the job's policy the job's rounds, all of their mean length, and time for
+/// several of them at the pace that pipeline replicas have, stalls included. If these are more than
+/// about 20,000 updates there are no rounds: then their ends matter little.
 ///
 /// `global_us`   what the global average at the end of a round takes.
 /// `rounds`      > 1; the first one is warm-up, and so is that share of the time without rounds.

@@ -1,7 +1,9 @@
 #include "plans/sync/policy_kind.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -34,6 +36,24 @@ PolicyKind kind_of(const JobSpec& job) {
   const auto kind = parse_policy_kind(job.sync.policy);
   SKEIN_CHECK(kind.ok()) << kind.status();  // The job has been validated.
   return *kind;
+}
+
+/// Steps, each above 0: a round ends at every multiple of each.
+std::vector<int64_t> round_intervals(const JobSpec& job) {
+  std::vector<int64_t> intervals = {std::max<int64_t>(1, job.sync.round_steps)};
+  const auto end_by = [&intervals](int64_t interval) {
+    if (interval > 0) intervals.push_back(interval);
+  };
+  if (job.validation.batches > 0) end_by(job.validation.interval);
+  if (job.checkpoint.enable) end_by(job.checkpoint.interval);
+  return intervals;
+}
+
+/// The least common multiple of two that are above 0, or the largest number if that is larger.
+int64_t common_period(int64_t a, int64_t b) {
+  constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+  const int64_t times = a / std::gcd(a, b);
+  return times > kNever / b ? kNever : times * b;
 }
 
 /// Members go on computing, on weights that nobody may touch.
@@ -69,7 +89,9 @@ absl::Status check_claims(const JobSpec& job, const std::string& policy) {
   }
   if (const int64_t steps = round_steps_max(job); job.sync.claims_in_flight >= steps) {
     return refuse(
-        "pipeline replicas meet nobody with the last claims of a round, of which there are ", steps,
+        "pipeline replicas meet nobody with the last claims of a round, and the longest rounds "
+        "have ",
+        steps,
         " for each: the least of sync.round_steps, validation.interval and "
         "checkpoint.interval; make rounds several times as long");
   }
@@ -94,13 +116,22 @@ bool begins_in_pipelines(const JobSpec& job) {
 bool chooses_mode(const JobSpec& job) { return kind_of(job) == PolicyKind::kAuto; }
 
 int64_t round_steps_max(const JobSpec& job) {
-  int64_t steps = std::max<int64_t>(1, job.sync.round_steps);
-  const auto end_by = [&steps](int64_t interval) {
-    if (interval > 0) steps = std::min(steps, interval);
-  };
-  if (job.validation.batches > 0) end_by(job.validation.interval);
-  if (job.checkpoint.enable) end_by(job.checkpoint.interval);
-  return steps;
+  const std::vector<int64_t> intervals = round_intervals(job);
+  return *std::min_element(intervals.begin(), intervals.end());
+}
+
+double round_steps_mean(const JobSpec& job) {
+  const std::vector<int64_t> intervals = round_intervals(job);
+  // Inclusion and exclusion: ends that several intervals share count once.
+  double ends_per_step = 0;
+  for (uint32_t subset = 1; subset < uint32_t{1} << intervals.size(); ++subset) {
+    int64_t period = 1;
+    for (size_t i = 0; i < intervals.size(); ++i) {
+      if ((subset >> i & 1) != 0) period = common_period(period, intervals[i]);
+    }
+    ends_per_step += (std::popcount(subset) % 2 == 1 ? 1 : -1) / static_cast<double>(period);
+  }
+  return 1 / ends_per_step;
 }
 
 bool has_server(const JobSpec& job) { return kind_of(job) >= PolicyKind::kPs; }

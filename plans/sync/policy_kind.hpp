@@ -44,9 +44,12 @@ bool trains_by_tokens(const JobSpec& job);
 /// True if the run chooses, again and again: "auto".
 bool chooses_mode(const JobSpec& job);
 
-/// No round of pipeline replicas has more steps: `sync.round_steps`, or less where a validation or
-/// a checkpoint is due sooner. At least 1.
+/// The longest rounds of pipeline replicas have so many steps: `sync.round_steps`, or less where a
+/// validation or a checkpoint is due sooner. At least 1. May be more than the job has.
 int64_t round_steps_max(const JobSpec& job);
+/// What rounds have in the mean. They end at the multiples of each of these intervals, so they are
+/// shorter than the longest ones where one interval is no multiple of another one. At least 1.
+double round_steps_mean(const JobSpec& job);
 
 /// True if pipeline replicas meet at a parameter server.
 bool has_server(const JobSpec& job);

@@ -105,6 +105,21 @@ TEST(PolicyKind, RoundsEndWhereAValidationOrACheckpointIsDue) {
   EXPECT_EQ(round_steps_max(job), 16);
 }
 
+TEST(PolicyKind, RoundsAreShorterInTheMeanThanTheLongestOnes) {
+  JobSpec job = job_of("sdpipe");
+  job.training.steps = 1000;
+  job.sync.round_steps = 50;
+  job.validation = {.interval = 60, .batches = 8};
+  job.checkpoint = {.enable = false, .interval = 7};
+  EXPECT_NEAR(round_steps_mean(job), 30, 1e-9) << "ends at 50, 60, 100, 120, 150, ..., 300";
+  job.validation.interval = 51;
+  EXPECT_NEAR(round_steps_mean(job), 25.5, 1e-9) << "50, 1, 49, 2, ...";
+  job.validation.interval = 100;
+  EXPECT_NEAR(round_steps_mean(job), 50, 1e-9);
+  job.checkpoint = {.enable = true, .interval = 75};
+  EXPECT_NEAR(round_steps_mean(job), 300.0 / 8, 1e-9) << "50, 75, 100, 150, 200, 225, 250, 300";
+}
+
 TEST(PolicyKind, StepsOfAllHaveNoRounds) {
   JobSpec job = job_of("overlapped");
   job.sync.round_reducer = "adasum";
