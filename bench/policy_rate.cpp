@@ -38,6 +38,7 @@ int main(int argc, char** argv) {
   options.scenario = {.name = argv[11], .slowdown = *scenario};
   job.training.global_batch_size = options.layout.pipelines;
   job.sync.round_steps = static_cast<int64_t>(number(8));
+  job.training.steps = job.sync.round_steps;
   job.validation.batches = 0;
   job.checkpoint.enable = false;
   set_rounds(job, number(9), number(10), options);

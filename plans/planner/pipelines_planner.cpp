@@ -611,7 +611,8 @@ std::vector<int64_t> rows_by_speed(const std::vector<double>& iteration_us, int6
 bool fits_round(const JobSpec& job, const std::vector<int64_t>& rows) {
   const int64_t samples =
       std::accumulate(rows.begin(), rows.end(), int64_t{0}) * microbatch_count(job);
-  return samples <= job.training.global_batch_size * round_steps_max(job);
+  return static_cast<double>(samples) <= static_cast<double>(job.training.global_batch_size) *
+                                             static_cast<double>(round_steps_max(job));
 }
 
 /// ResourceExhausted if it is better than what was found and does not fit the memory.

@@ -131,7 +131,7 @@ double round_steps_mean(const JobSpec& job) {
     }
     ends_per_step += (std::popcount(subset) % 2 == 1 ? 1 : -1) / static_cast<double>(period);
   }
-  return 1 / ends_per_step;
+  return std::min(1 / ends_per_step, static_cast<double>(job.training.steps));
 }
 
 bool has_server(const JobSpec& job) { return kind_of(job) >= PolicyKind::kPs; }

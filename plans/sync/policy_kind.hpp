@@ -48,7 +48,8 @@ bool chooses_mode(const JobSpec& job);
 /// validation or a checkpoint is due sooner. At least 1. May be more than the job has.
 int64_t round_steps_max(const JobSpec& job);
 /// What rounds have in the mean. They end at the multiples of each of these intervals, so they are
-/// shorter than the longest ones where one interval is no multiple of another one. At least 1.
+/// shorter than the longest ones where one interval is no multiple of another one. At least 1, at
+/// most `training.steps`.
 double round_steps_mean(const JobSpec& job);
 
 /// True if pipeline replicas meet at a parameter server.

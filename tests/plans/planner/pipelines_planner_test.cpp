@@ -64,7 +64,7 @@ TEST(PipelinesPlanner, WhereTheModelFitsEachWorkerTrainsAlone) {
 /// Rounds are so long that nobody sees an end, where all wait for the slowest under any policy.
 TEST(PipelinesPlanner, UnlikeOnesTakeClaimsBySpeedWhereSomebodyWaitsForTheSlowest) {
   JobSpec job = ten_layers();
-  job.sync.round_steps = 1'000'000;
+  job.training.steps = job.sync.round_steps = 1'000'000;
   job.validation.batches = 0;
   job.checkpoint.enable = false;
   job.training.micro_batch_size = 16;

@@ -46,6 +46,17 @@ TEST(PolicyRounds, ValidationsEndThem) {
   EXPECT_EQ(options.round_samples, 20u) << "thirty steps have twelve ends";
 }
 
+TEST(PolicyRounds, OneThatNeverEndsIsLeftOut) {
+  JobSpec job = job_of_rounds();
+  job.training.steps = 1'000'000;
+  job.sync.round_steps = int64_t{1} << 61;  // Eight times as many are none, modulo 2^64.
+  PolicySimulationOptions options = options_of_two();
+  options.duration_us = 1000;
+  set_rounds(job, 700, 4, options);
+  EXPECT_EQ(options.round_samples, 0u);
+  EXPECT_EQ(options.duration_us, 1000);
+}
+
 TEST(PolicyRounds, SizesOfClaimsSlownessAndStallsCount) {
   PolicySimulationOptions options = options_of_two();
   options.claim_samples = {3, 1};

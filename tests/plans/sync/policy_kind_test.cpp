@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 
 #include "plans/plan/layout_plan.hpp"
 
@@ -118,6 +119,17 @@ TEST(PolicyKind, RoundsAreShorterInTheMeanThanTheLongestOnes) {
   EXPECT_NEAR(round_steps_mean(job), 50, 1e-9);
   job.checkpoint = {.enable = true, .interval = 75};
   EXPECT_NEAR(round_steps_mean(job), 300.0 / 8, 1e-9) << "50, 75, 100, 150, 200, 225, 250, 300";
+}
+
+TEST(PolicyKind, NoRoundIsLongerThanTheJob) {
+  JobSpec job = job_of("sdpipe");
+  job.training.steps = 1000;
+  job.sync.round_steps = std::numeric_limits<int64_t>::max();
+  job.validation = {.interval = std::numeric_limits<int64_t>::max() - 1, .batches = 8};
+  job.checkpoint.interval = std::numeric_limits<int64_t>::max() - 3;
+  EXPECT_EQ(round_steps_mean(job), 1000);
+  job.validation.interval = 10;
+  EXPECT_NEAR(round_steps_mean(job), 10, 1e-9);
 }
 
 TEST(PolicyKind, StepsOfAllHaveNoRounds) {
