@@ -41,8 +41,8 @@ int main(int argc, char** argv) {
   job.training.steps = job.sync.round_steps;
   job.validation.batches = 0;
   job.checkpoint.enable = false;
-  set_rounds(job, number(9), number(10), options);
+  const double updating_share = set_rounds(job, number(9), number(10), options);
   const auto policy = make_policy(job, options.layout);
-  std::printf("%.6f\n", simulate_policy(*policy, options).steps_per_second);
+  std::printf("%.6f\n", updating_share * simulate_policy(*policy, options).steps_per_second);
   return 0;
 }

@@ -452,17 +452,19 @@ PipelinesProgress judge(const JobSpec& job, const std::vector<PipelineCuts>& pip
   const double values = 1 + options.moments_per_weight;
   const double global_us = 2 * (count - 1.0) / count * values * options.exchange_us +
                            count * options.latency_us + cost.commit_us;
-  set_rounds(job, global_us, kJudgedRounds, options);
+  const double updating_share = set_rounds(job, global_us, kJudgedRounds, options);
   const auto policy = make_policy(job, options.layout);
   if (has_server(job)) {
-    return {simulate_policy(*policy, options).samples_per_second / samples_each, 1};
+    const PolicySimulation result = simulate_policy(*policy, options);
+    return {updating_share * result.samples_per_second / samples_each, 1};
   }
   ConsensusDistance distance(options.layout, options.warm_up_us, options.claim_samples);
   const PolicySimulation result = simulate_policy(*policy, options, &distance);
   const DriftKind kind{.averages_moments = job.sync.average_moments,
                        .is_adaptive = job.optimizer.name == "adamw",
                        .pipelines = options.layout.pipelines};
-  return {result.samples_per_second / samples_each, progress_per_step(distance.mean(), kind)};
+  return {updating_share * result.samples_per_second / samples_each,
+          progress_per_step(distance.mean(), kind)};
 }
 
 /// The same number of devices in each, as near as can be, in the order given.

@@ -32,8 +32,8 @@ double iteration_us(const PolicySimulationOptions& options, uint32_t pipeline) {
 
 }  // namespace
 
-void set_rounds(const JobSpec& job, double global_us, double rounds,
-                PolicySimulationOptions& options) {
+double set_rounds(const JobSpec& job, double global_us, double rounds,
+                  PolicySimulationOptions& options) {
   const double round_samples = std::max(
       1.0, std::round(static_cast<double>(job.training.global_batch_size) * round_steps_mean(job)));
   options.global_us = global_us;
@@ -44,14 +44,13 @@ void set_rounds(const JobSpec& job, double global_us, double rounds,
     samples_per_us += static_cast<double>(samples) / own_us;
     updates_per_us += 1 / own_us;
   }
-  const double round_us = round_samples / samples_per_us + global_us;
-  if (rounds * round_us * updates_per_us > kUpdatesMax) {
-    options.round_samples = 0;
-  } else {
-    options.round_samples = static_cast<uint64_t>(round_samples);
-    options.duration_us = std::max(options.duration_us, rounds * round_us);
-  }
+  const double updating_us = round_samples / samples_per_us;
+  const double round_us = updating_us + global_us;
+  const bool has_rounds = rounds * updating_us * updates_per_us <= kUpdatesMax;
+  options.round_samples = has_rounds ? static_cast<uint64_t>(round_samples) : 0;
+  if (has_rounds) options.duration_us = std::max(options.duration_us, rounds * round_us);
   options.warm_up_us = options.duration_us / rounds;
+  return has_rounds ? 1 : updating_us / round_us;
 }
 
 }  // namespace skein::plans
