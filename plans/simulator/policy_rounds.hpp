@@ -11,7 +11,8 @@ namespace skein::plans {
 /// What the global average takes may matter all the same.
 ///
 /// `global_us`   what the global average at the end of a round takes.
-/// `rounds`      > 1; the first one is warm-up, and so is that share of the time without rounds.
+/// `rounds`      > 1; the first one is warm-up, and so is that share of the time without rounds. Of
+///               rounds that take longer than was estimated fewer end in that time.
 /// `options`     whose `round_samples`, `global_us` and `warm_up_us` are overwritten, and
 ///               `duration_us` raised. What pipeline replicas are like is set before.
 /// Returns       what the simulated pace is to be multiplied by: if there are no rounds about the

@@ -59,6 +59,15 @@ class Run {
     std::vector<ReplicaId> stood;    // Those among them that stood still for it.
     bool ok = true;
   };
+  /// What happened in a span of time.
+  struct Span {
+    double from_us = 0, to_us = 0;
+    std::vector<uint64_t> steps_by_pipeline;
+    double samples = 0;
+    std::map<uint64_t, uint64_t> sizes, staleness;
+    double waiting_us = 0, averaging_us = 0;
+    void add(const Span& next);
+  };
 
   void push(double at_us, Kind kind, uint64_t subject, uint64_t life = 0) {
     events_.push({at_us, sequence_++, kind, subject, life});
@@ -77,6 +86,8 @@ class Run {
   void drain(uint32_t pipeline);
   void try_end_round();
   void begin_round();
+  Span span_from(double from_us) const;
+  void measure_round();
   void try_run(uint32_t stage, uint32_t pipeline);
   void end_piece(ReplicaId id);
   void end_update(ReplicaId id);
@@ -89,7 +100,7 @@ class Run {
   void end_group(uint64_t number);
   void change(const PipelineChange& change);
   double measured(double from_us) const {
-    return std::max(0.0, now_us_ - std::max(from_us, options_.warm_up_us));
+    return std::max(0.0, now_us_ - std::max(from_us, span_.from_us));
   }
 
   GroupScheduler& policy_;
@@ -105,10 +116,10 @@ class Run {
   std::map<std::pair<uint32_t, int32_t>, double> server_free_us_;  // By stage and server.
   uint64_t wish_ = 0;
   uint64_t claimed_ = 0;  // Samples, in this round.
-  double samples_done_ = 0;
   bool is_meeting_ = false;
   std::vector<PipelinePace> paces_;  // Filled anew for each question; kept for its memory.
-  double waiting_us_ = 0, averaging_us_ = 0;
+  Span span_;                        // Since the last end of a round, or the warm-up.
+  std::optional<Span> whole_rounds_;
   PolicySimulation result_;
 };
 
@@ -124,7 +135,7 @@ Run::Run(GroupScheduler& policy, const PolicySimulationOptions& options, PolicyL
   SKEIN_CHECK(options.claim_samples.empty() || options.claim_samples.size() == layout_.pipelines);
   SKEIN_CHECK(options.round_samples == 0 || options.scenario.changes.empty())
       << "with rounds nobody may come or go";
-  result_.steps_by_pipeline.resize(layout_.pipelines);
+  span_ = span_from(options.round_samples > 0 ? 0 : options.warm_up_us);
 }
 
 PolicySimulation Run::run() {
@@ -158,16 +169,51 @@ PolicySimulation Run::run() {
 void Run::finish(double end_us) {
   now_us_ = end_us;
   for (const Replica& replica : replicas_) {
-    if (replica.is_averaging) averaging_us_ += measured(replica.since_us);
-    if (replica.is_ready && !replica.is_averaging) waiting_us_ += measured(replica.since_us);
+    if (replica.is_averaging) span_.averaging_us += measured(replica.since_us);
+    if (replica.is_ready && !replica.is_averaging) span_.waiting_us += measured(replica.since_us);
   }
-  const double span_us = std::max(1.0, end_us - options_.warm_up_us);
-  for (const uint64_t steps : result_.steps_by_pipeline) {
+  span_.to_us = end_us;
+  const Span& all = whole_rounds_ ? *whole_rounds_ : span_;
+  const double span_us = std::max(1.0, all.to_us - all.from_us);
+  for (const uint64_t steps : all.steps_by_pipeline) {
     result_.steps_per_second += static_cast<double>(steps) / span_us * kMicrosecondsPerSecond;
   }
-  result_.samples_per_second = samples_done_ / span_us * kMicrosecondsPerSecond;
-  result_.waiting_share = waiting_us_ / span_us / layout_.replica_count();
-  result_.averaging_share = averaging_us_ / span_us / layout_.replica_count();
+  result_.samples_per_second = all.samples / span_us * kMicrosecondsPerSecond;
+  result_.steps_by_pipeline = all.steps_by_pipeline;
+  result_.sizes = all.sizes;
+  result_.staleness = all.staleness;
+  result_.waiting_share = all.waiting_us / span_us / layout_.replica_count();
+  result_.averaging_share = all.averaging_us / span_us / layout_.replica_count();
+}
+
+Run::Span Run::span_from(double from_us) const {
+  Span span{.from_us = from_us};
+  span.steps_by_pipeline.resize(layout_.pipelines);
+  return span;
+}
+
+void Run::Span::add(const Span& next) {
+  to_us = next.to_us;
+  for (size_t p = 0; p < steps_by_pipeline.size(); ++p) {
+    steps_by_pipeline[p] += next.steps_by_pipeline[p];
+  }
+  samples += next.samples;
+  for (const auto& [size, groups] : next.sizes) sizes[size] += groups;
+  for (const auto& [stale, groups] : next.staleness) staleness[stale] += groups;
+  waiting_us += next.waiting_us;
+  averaging_us += next.averaging_us;
+}
+
+/// A round has just ended; nobody waits or averages. Rounds that began in the warm-up are forgotten
+/// for the next one.
+void Run::measure_round() {
+  span_.to_us = now_us_;
+  if (whole_rounds_ && whole_rounds_->from_us >= options_.warm_up_us) {
+    whole_rounds_->add(span_);
+  } else {
+    whole_rounds_ = span_;
+  }
+  span_ = span_from(now_us_);
 }
 
 /// Stage s keeps S - s forwards ahead of its backwards, while there are any to do.
@@ -239,6 +285,7 @@ void Run::try_end_round() {
 }
 
 void Run::begin_round() {
+  measure_round();
   if (listener_ != nullptr) listener_->on_round_end();
   is_meeting_ = false;
   claimed_ = 0;
@@ -331,9 +378,9 @@ void Run::apply(const GroupDecisions& decisions) {
 }
 
 void Run::begin(const GroupStart& start) {
-  if (now_us_ >= options_.warm_up_us) {
-    ++result_.sizes[start.members.size()];
-    ++result_.staleness[start.staleness];
+  if (now_us_ >= span_.from_us) {
+    ++span_.sizes[start.members.size()];
+    ++span_.staleness[start.staleness];
   }
   if (listener_ != nullptr) listener_->on_group_start(start);
   if (start.average == Average::kLocal) return release(start.members[0].replica);
@@ -344,7 +391,7 @@ void Run::begin(const GroupStart& start) {
     group.members.push_back(member.replica);
     if (!replica.is_ready) continue;
     group.stood.push_back(member.replica);
-    waiting_us_ += measured(replica.since_us);
+    span_.waiting_us += measured(replica.since_us);
     replica.is_averaging = true;
     replica.since_us = now_us_;
   }
@@ -373,14 +420,14 @@ double Run::serve(uint32_t stage, int32_t server, uint64_t members, double from_
 
 void Run::release(ReplicaId id) {
   Replica& replica = replicas_[id.value];
-  (replica.is_averaging ? averaging_us_ : waiting_us_) += measured(replica.since_us);
+  (replica.is_averaging ? span_.averaging_us : span_.waiting_us) += measured(replica.since_us);
   replica.is_ready = replica.is_averaging = false;
   const uint32_t pipeline = layout_.pipeline_of(id);
   if (layout_.stage_of(id) == 0) {
     std::deque<uint64_t>& samples = pipelines_[pipeline].samples;
-    if (now_us_ >= options_.warm_up_us) {
-      ++result_.steps_by_pipeline[pipeline];
-      samples_done_ += static_cast<double>(samples.front());
+    if (now_us_ >= span_.from_us) {
+      ++span_.steps_by_pipeline[pipeline];
+      span_.samples += static_cast<double>(samples.front());
     }
     samples.pop_front();
   }

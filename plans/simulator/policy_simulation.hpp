@@ -36,7 +36,9 @@ struct PolicySimulationOptions {
   uint64_t round_samples = 0;
   double global_us = 0;
   PipelineScenario scenario;
-  /// Measured from `warm_up_us` to `duration_us`, of the simulated time.
+  /// Measured from `warm_up_us` to `duration_us`, of the simulated time. With rounds, whole ones,
+  /// each with its global average: those that begin behind the warm-up and end in time, or else the
+  /// last one that ends in time. If none does, all of the time.
   double warm_up_us = 0;
   double duration_us = 0;
 };

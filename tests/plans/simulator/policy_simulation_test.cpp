@@ -133,6 +133,24 @@ TEST(PolicySimulation, ARoundCostsAFillADrainAndTheGlobalAverage) {
   EXPECT_NEAR(run(policy, options).steps_per_second, kRound * 1e6 / round_us, 0.2);
 }
 
+/// Ten steps and a global average take a second.
+TEST(PolicySimulation, WholeRoundsAreMeasured) {
+  const PipelineLayout layout{1, 1};
+  PolicySimulationOptions options = options_of(layout, homogeneous());
+  options.round_samples = 10;
+  options.global_us = 1e6 - 10 * kStepUs;
+  for (const double duration_us : {1.7e6, 2.9e6, 3.5e6, 5.1e6}) {
+    for (const double warm_up_us : {0.0, 0.5e6, 1.2e6}) {
+      options.warm_up_us = warm_up_us;
+      options.duration_us = duration_us;
+      HetPipePolicy policy(layout, {.wave = 1'000'000});
+      const PolicySimulation result = run(policy, options);
+      EXPECT_NEAR(result.steps_per_second, 10, 1e-6) << warm_up_us << " to " << duration_us;
+      EXPECT_EQ(result.steps_by_pipeline[0] % 10, 0u) << warm_up_us << " to " << duration_us;
+    }
+  }
+}
+
 TEST(PolicySimulation, TheLastClaimOfARoundHasWhatIsLeft) {
   const PipelineLayout layout{1, 1};
   PolicySimulationOptions options = options_of(layout, homogeneous());
