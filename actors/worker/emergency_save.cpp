@@ -65,13 +65,16 @@ EmergencySaved save_in_emergency(const EmergencyRequest& request) {
     const auto [generation, steps_done] = name;
     const std::string folder =
         gpu::emergency_path(request.run_folder, steps_done, generation, request.worker.value);
+    // By an earlier request: of fewer layers of the same state, perhaps. Files are replaced whole.
+    const bool was_there = gpu::has_emergency_shards(folder);
     const absl::StatusOr<bool> is_there = save_state(request, folder, steps_done, held);
     if (is_there.ok() && *is_there) saved.folders.push_back(folder);
     if (is_there.ok()) continue;
     saved.status = is_there.status();
     saved.may_go_later = saved.folders.empty();
     std::error_code error;
-    std::filesystem::remove_all(folder, error);  // Half of it is of no use, and takes space.
+    // Half of it is of no use, and takes space.
+    if (!was_there) std::filesystem::remove_all(folder, error);
     break;
   }
   return saved;

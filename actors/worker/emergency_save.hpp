@@ -31,7 +31,8 @@ struct EmergencySaved {
 };
 
 /// Writes each state that is newer than the newest checkpoint that is whole, the newest one first;
-/// see `gpu/checkpoint/emergency_shards.hpp` for the files. Damaged copies are left out.
+/// see `gpu/checkpoint/emergency_shards.hpp` for the files. Damaged copies are left out. What an
+/// earlier request has written of the same states is added to, or stays as it is.
 /// Unavailable if the run folder is not seen from here, or is another run's. Else as
 /// `gpu::write_shard`.
 EmergencySaved save_in_emergency(const EmergencyRequest& request);

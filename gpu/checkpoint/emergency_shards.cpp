@@ -46,7 +46,7 @@ FoldersByState find_folders(const std::string& run_folder, bool are_finished = t
                                  &name.steps_done, &name.generation, &worker);
     const bool is_ours =
         read == 3 && path == emergency_path(run_folder, name.steps_done, name.generation, worker);
-    const bool is_finished = fs::exists(entry.path() / kHeldName, error);
+    const bool is_finished = has_emergency_shards(path);
     if (is_ours && is_finished == are_finished) found[name].push_back(path);
   }
   return found;
@@ -183,6 +183,11 @@ absl::Status finish_emergency_shards(const std::string& folder, const TrainerSta
   SKEIN_RETURN_IF_ERROR(
       write_durably(absl::StrCat(folder, "/", kHeldName), to_json(listing).dump(2) + "\n"));
   return sync_folder(fs::path(folder).parent_path());
+}
+
+bool has_emergency_shards(const std::string& folder) {
+  std::error_code error;
+  return fs::exists(absl::StrCat(folder, "/", kHeldName), error);
 }
 
 bool is_state_being_left(const std::string& run_folder, const std::string& run) {

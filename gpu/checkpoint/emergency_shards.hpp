@@ -32,6 +32,9 @@ std::string emergency_path(const std::string& run_folder, uint64_t steps_done, u
 absl::Status finish_emergency_shards(const std::string& folder, const TrainerState& state,
                                      const std::vector<SavedFile>& files);
 
+/// The worker's folder is finished.
+bool has_emergency_shards(const std::string& folder);
+
 /// The loss after so many steps, the last of which was committed in that generation; none: the run
 /// never came there, or has taken it back.
 using FindLoss = std::function<std::optional<double>(uint64_t steps_done, uint64_t generation)>;

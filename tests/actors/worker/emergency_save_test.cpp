@@ -132,6 +132,26 @@ TEST(EmergencySave, WhatIsWrittenBeforeTheDiskIsFullStays) {
   EXPECT_TRUE(fs::exists(rig.path(6)));
 }
 
+TEST(EmergencySave, WhatWasWrittenOfAStateStaysWhereTheRestCannotBeAdded) {
+  for (int64_t n = 1;; n += 3) {
+    HolderRig rig;
+    const int64_t layers = rig.all().end;
+    rig.hold(7, {1, layers});
+    ASSERT_TRUE(save_in_emergency(rig.request).status.ok());
+    rig.hold(7, {0, 1});
+    gpu::fail_file_operation(n);
+    const EmergencySaved saved = save_in_emergency(rig.request);
+    gpu::fail_file_operation(0);
+    EXPECT_EQ(saved.may_go_later, !saved.status.ok());
+    rig.request.worker = {4};  // It has the rest.
+    std::swap(rig.request.held[0], rig.request.held[1]);
+    rig.request.held.pop_back();
+    ASSERT_TRUE(save_in_emergency(rig.request).status.ok());
+    EXPECT_EQ(rig.adopt(), 7u) << n;
+    if (saved.status.ok()) break;
+  }
+}
+
 TEST(EmergencySave, OnlyTheRunsOwnFolderIsWrittenTo) {
   HolderRig rig;
   rig.hold(7, rig.all());
