@@ -29,7 +29,7 @@ constexpr int kOlderJoinsMax = 2;
 /// Who is told to leave is often killed ten seconds later: it does not wait for a coordinator that
 /// is gone, or stopped, as long as others do.
 constexpr uint64_t kLeaverPatienceUs = 4'000'000;
-/// Nor does it wait longer than that for its device.
+/// Nor does it wait longer than that for its device before it writes what the host's memory has.
 constexpr uint64_t kLeaverDeviceUs = 2'000'000;
 /// So many heartbeats without an answer are silence, however rare they are.
 constexpr int kUnansweredMin = 3;
@@ -367,7 +367,7 @@ void WorkerState::on_quiesce(const net::Quiesce& order, uint64_t generation) {
 }
 
 void WorkerState::on_retired(const ReplicasRetired& retired) {
-  if (phase != Phase::kQuiescing || gives_up_device) return;  // What it leaves is being written.
+  if (phase != Phase::kQuiescing) return;
   phase = Phase::kIdle;
   losses_quiescing = 0;
   // An actor ignores a normal exit of another one, and whoever still holds it would keep it.
@@ -510,15 +510,8 @@ void WorkerState::on_heartbeat() {
     give_up(absl::UnavailableError(
         absl::StrCat("lost the coordinator, and this worker is to leave: ", *leaves)));
   }
-  const bool waits = gives_up && phase == Phase::kQuiescing && !gives_up_device;
-  if (waits && now_us() >= gives_up_device_at_us) give_up_device();
-  if (has_ended()) return;
-  if (gives_up && now_us() >= gives_up_at_us) {
-    end(absl::DeadlineExceededError(absl::StrCat(
-        std::string(gives_up->message()), "; what this worker holds could not be written within ",
-        job.elastic.coordinator_timeout_seconds, " s",
-        save_failed.ok() ? "" : absl::StrCat(": ", std::string(save_failed.message())))));
-  }
+  if (gives_up) save_held();
+  if (gives_up && now_us() >= gives_up_at_us) end_given_up();
   if (has_ended()) return;
   if (!gives_up && session->is_silent(now_us(), job.elastic.heartbeat_timeout_seconds *
                                                     plans::kMicrosecondsPerSecond)) {
@@ -597,29 +590,30 @@ void WorkerState::forget_lack_of_memory() {
 void WorkerState::give_up(const absl::Status& why) {
   if (!may_save()) return end(why);
   gives_up = why;
-  // Longer than that a device and a disk need not be waited for, each half of it.
+  // Longer than that a device and a disk need not be waited for.
   const auto wait_us = static_cast<uint64_t>(job.elastic.coordinator_timeout_seconds *
                                              plans::kMicrosecondsPerSecond);
   const uint64_t device_wait_us = leaves ? std::min(kLeaverDeviceUs, wait_us / 2) : wait_us / 2;
   gives_up_at_us = now_us() + wait_us;
-  gives_up_device_at_us = now_us() + (waits_for_device() ? 0 : device_wait_us);
+  copies_go_at_us = now_us() + (waits_for_device() ? 0 : device_wait_us);
   session->close();
   preparation->end();
   if (phase == Phase::kQuiescing) return;  // Its end is on its way.
-  if (!replica_actor) return save_held();
+  if (!replica_actor) {
+    phase = Phase::kIdle;
+    return save_held();
+  }
   phase = Phase::kQuiescing;
   // No step is committed but those that we have heard of.
   self->send(*replica_actor, RetireReplicas{steps_done, 0, 0});
 }
 
-/// Nobody can read its models any more; copies in the host's memory are whole.
-void WorkerState::give_up_device() {
-  gives_up_device = true;
-  save_held();
-}
-
-void WorkerState::save_held(double after_seconds) {
-  if (!gives_up_device) phase = Phase::kIdle;
+/// While the device is at its last work nobody can read its models. Copies in the host's memory are
+/// whole: they are written if that takes long, and the models as well once it has ended.
+void WorkerState::save_held() {
+  if (has_ended() || saving != Saving::kNothing) return;  // What comes of it is seen first.
+  const bool is_all = phase != Phase::kQuiescing;
+  if (!is_all && (has_saved_copies || now_us() < copies_go_at_us)) return;
   EmergencyRequest request;
   request.run_folder = run_folder;
   request.run = session->run();
@@ -630,35 +624,51 @@ void WorkerState::save_held(double after_seconds) {
   for (const HeldState& each : store.held()) {
     // The global average that ends a round comes before the commit of its steps.
     const bool is_ahead = each.step > steps_done;
-    const bool is_on_device = each.model != nullptr;
-    if (!is_ahead && !(gives_up_device && is_on_device)) request.held.push_back(each);
+    const bool is_readable = is_all || each.model == nullptr;
+    if (!is_ahead && is_readable) request.held.push_back(each);
   }
-  if (request.held.empty()) return end(*gives_up);
-  if (after_seconds == 0) {
-    return self->send(config.prepare, std::move(request), PrepareListener(self));
+  if (request.held.empty()) {
+    if (is_all || waits_for_device()) end(*gives_up);
+    return;
   }
-  self->delayed_send(config.prepare, to_duration(after_seconds), std::move(request),
-                     PrepareListener(self));
+  saving = is_all ? Saving::kAll : Saving::kCopies;
+  self->send(config.prepare, std::move(request), PrepareListener(self));
 }
 
 void WorkerState::on_saved(const EmergencySaved& saved) {
-  if (has_ended()) return;
-  save_failed = saved.may_go_later ? saved.status : absl::OkStatus();
-  // Until `gives_up_at_us`.
-  if (saved.may_go_later) return save_held(job.elastic.heartbeat_interval_seconds);
+  if (has_ended() || saving == Saving::kNothing) return;
+  const bool was_all = std::exchange(saving, Saving::kNothing) == Saving::kAll;
+  left.status = saved.status;
+  if (!saved.folders.empty()) left.folders = saved.folders;
+  if (saved.may_go_later) return;  // The next heartbeat tries again, until `gives_up_at_us`.
+  has_saved_copies = true;
+  const bool has_device_ended = phase != Phase::kQuiescing;
+  if (!was_all && has_device_ended) return save_held();
+  // One that has been waited for already, as long as a coordinator is, is not waited for again.
+  if (has_device_ended || waits_for_device()) end_given_up();
+}
+
+/// With what is where, and what is lost.
+void WorkerState::end_given_up() {
+  const bool is_late = now_us() >= gives_up_at_us;
+  const bool is_device_at_work = phase == Phase::kQuiescing;
   std::string text(gives_up->message());
-  if (gives_up_device) {
+  if (is_device_at_work) {
     absl::StrAppend(&text, "; what is only on the device, which does not end its work, is lost");
   }
-  if (!saved.folders.empty()) {
-    absl::StrAppend(&text, "; what this worker holds is in ", absl::StrJoin(saved.folders, ", "),
+  if (!left.folders.empty()) {
+    absl::StrAppend(&text, "; what this worker holds is in ", absl::StrJoin(left.folders, ", "),
                     ": the run goes on from there when it is resumed, if all layers are");
   }
-  if (!saved.status.ok()) {
-    absl::StrAppend(&text, "; what this worker holds ", saved.folders.empty() ? "" : "beside that ",
-                    "could not be written: ", std::string(saved.status.message()));
+  if (!left.status.ok() || saving != Saving::kNothing) {
+    absl::StrAppend(&text, "; what this worker holds ", left.folders.empty() ? "" : "beside that ",
+                    "could not be written");
+    if (is_late) absl::StrAppend(&text, " within ", job.elastic.coordinator_timeout_seconds, " s");
+    if (!left.status.ok()) absl::StrAppend(&text, ": ", std::string(left.status.message()));
   }
-  end(absl::Status(gives_up->code(), text));
+  // The process then waits for neither device nor disk.
+  const bool is_over = is_late || is_device_at_work;
+  end(absl::Status(is_over ? absl::StatusCode::kDeadlineExceeded : gives_up->code(), text));
 }
 
 void WorkerState::end(const absl::Status& status) {

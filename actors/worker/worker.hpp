@@ -64,7 +64,8 @@ namespace skein::actors {
 ///   5 ended:      nothing happens any more
 ///
 /// Who gives up the coordinator first writes what it holds beside the run's checkpoints, if it sees
-/// the run folder: from there the next life of the coordinator may go on.
+/// the run folder: from there the next life of the coordinator may go on. If its device is long at
+/// its last work, copies in the host's memory go first, and models when the work has ended.
 ///
 ///   in   LinkOpened, LinkMessage, LinkClosed   from the link to the coordinator; a link that is
 ///        lost is made anew, and the plan in force goes on until the coordinator quiesces it
@@ -102,6 +103,8 @@ struct WorkerConfig {
 struct WorkerState {  // Owned by one actor; touched only from its handlers.
   static inline const char* name = "worker";
   enum class Phase { kIdle, kQuiescing, kPreparing, kHosting, kEnded };
+  /// What is being written beside the run's checkpoints: copies in the host's memory, or all.
+  enum class Saving { kNothing, kCopies, kAll };
 
   Worker::stateful_pointer<WorkerState> self = nullptr;
   WorkerConfig config;
@@ -118,9 +121,10 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   uint64_t leaves_since_us = 0;           // With `leaves`.
   std::optional<absl::Status> gives_up;   // Why the worker ends once its state is written.
   uint64_t gives_up_at_us = 0;            // With it: when it ends whether or not that is done.
-  uint64_t gives_up_device_at_us = 0;     // With it: how long the device may be at its last work.
-  bool gives_up_device = false;           // Only what is in the host's memory is written.
-  absl::Status save_failed;               // Why that is not written yet: it is tried again.
+  uint64_t copies_go_at_us = 0;           // With it: until then they wait for the device.
+  Saving saving = Saving::kNothing;       // With it: an EmergencyRequest is on its way.
+  bool has_saved_copies = false;          // They are on disk, or need not be.
+  EmergencySaved left;                    // What has come of it so far.
   // What the newest Joined says; the device is that of the first one.
   plans::JobSpec job;
   uint64_t config_digest = 0;
@@ -183,9 +187,10 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void forget_lack_of_memory();
   void tell_peer_failure(const absl::Status& why, plans::WorkerId peer = {});
   void give_up(const absl::Status& why);
-  void give_up_device();
-  void save_held(double after_seconds = 0);
+  /// As much of it as can be read now, one request at a time.
+  void save_held();
   void on_saved(const EmergencySaved& saved);
+  void end_given_up();
   void end(const absl::Status& status);
   void check_invariants() const;
   uint64_t now_us() const;

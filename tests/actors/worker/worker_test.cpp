@@ -805,27 +805,77 @@ TEST(Worker, WhoseDeviceHangsWritesWhatTheHostHasBeforeItEnds) {
     ASSERT_EQ(rig.emergencies.size(), 1u);
     ASSERT_EQ(rig.emergencies[0].held.size(), 1u);
     EXPECT_EQ(rig.emergencies[0].held[0].model, nullptr) << "the device would have to give it";
-    while (rig.end_one()) continue;
-    EXPECT_EQ(rig.emergencies.size(), 1u) << "too late";
     rig.tell(EmergencySaved{{"/run/checkpoint/x"}, absl::OkStatus()});
+    EXPECT_EQ(rig.ends.size(), is_coordinator_there ? 1u : 0u) << "it was waited for already";
+    for (int second = 0; second < 30; ++second) {
+      rig.scheduler().advance_time(1s);
+      rig.run();
+    }
+    EXPECT_EQ(rig.emergencies.size(), 1u);
     ASSERT_EQ(rig.ends.size(), 1u);
+    EXPECT_TRUE(absl::IsDeadlineExceeded(rig.ends[0])) << "the process does not wait for it";
     EXPECT_THAT(std::string(rig.ends[0].message()), ::testing::HasSubstr("only on the device"));
     EXPECT_THAT(std::string(rig.ends[0].message()), ::testing::HasSubstr("/run/checkpoint/x"));
   }
 }
 
-TEST(Worker, ALeaverWaitsForItsDeviceNotAsLongAsOthers) {
-  WorkerRig rig;
+/// Until it has waited 9 seconds for its coordinator and then for its device, and is to leave.
+void abandon_leaver_at_work(WorkerRig& rig, bool has_copies) {
   rig.job.checkpoint.enable = true;
   rig.job.elastic.coordinator_timeout_seconds = 300;
   begin_to_leave(rig);
-  keep_snapshot(rig);
+  if (has_copies) keep_snapshot(rig);
   rig.tell(LinkClosed{1, absl::UnavailableError("gone")});
   for (int second = 0; second < 9; ++second) {
     rig.scheduler().advance_time(1s);
     rig.run();
   }
+}
+
+TEST(Worker, ALeaverWaitsForItsDeviceNotAsLongAsOthers) {
+  WorkerRig rig;
+  abandon_leaver_at_work(rig, /*has_copies=*/true);
   EXPECT_EQ(rig.emergencies.size(), 1u);
+}
+
+TEST(Worker, WhatASlowDeviceHasIsWrittenAsWellOnceItsWorkHasEnded) {
+  for (const bool has_copies : {true, false}) {
+    WorkerRig rig;
+    abandon_leaver_at_work(rig, has_copies);
+    const size_t before = has_copies ? 1 : 0;
+    ASSERT_EQ(rig.emergencies.size(), before);
+    if (has_copies) rig.tell(EmergencySaved{{"/run/checkpoint/x"}, absl::OkStatus()});
+    EXPECT_THAT(rig.ends, IsEmpty()) << "the device has the newest state";
+    while (rig.end_one()) continue;
+    ASSERT_EQ(rig.emergencies.size(), before + 1);
+    ASSERT_EQ(rig.emergencies.back().held.size(), before + 1);
+    EXPECT_NE(rig.emergencies.back().held.back().model, nullptr);
+    rig.tell(EmergencySaved{{"/run/checkpoint/y"}, absl::OkStatus()});
+    ASSERT_EQ(rig.ends.size(), 1u);
+    EXPECT_THAT(std::string(rig.ends[0].message()), ::testing::HasSubstr("/run/checkpoint/y"));
+    EXPECT_THAT(std::string(rig.ends[0].message()),
+                ::testing::Not(::testing::HasSubstr("only on the device")));
+  }
+}
+
+TEST(Worker, ADeviceThatEndsWhileCopiesAreWrittenIsNotForgotten) {
+  for (const bool is_disk_full : {false, true}) {
+    WorkerRig rig;
+    abandon_leaver_at_work(rig, /*has_copies=*/true);
+    ASSERT_EQ(rig.emergencies.size(), 1u);
+    while (rig.end_one()) continue;
+    EXPECT_EQ(rig.emergencies.size(), 1u) << "one after the other";
+    if (is_disk_full) {
+      rig.tell(EmergencySaved{{}, absl::UnavailableError("the disk is full"), true});
+      rig.scheduler().advance_time(1s);
+      rig.run();
+    } else {
+      rig.tell(EmergencySaved{{"/run/checkpoint/x"}, absl::OkStatus()});
+    }
+    EXPECT_THAT(rig.ends, IsEmpty());
+    ASSERT_EQ(rig.emergencies.size(), 2u);
+    EXPECT_EQ(rig.emergencies[1].held.size(), 2u);
+  }
 }
 
 TEST(Worker, PeerFailureOfOthersIsToldAndItsOwnEndsIt) {
