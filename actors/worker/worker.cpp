@@ -628,7 +628,7 @@ void WorkerState::save_held() {
     if (!is_ahead && is_readable) request.held.push_back(each);
   }
   if (request.held.empty()) {
-    if (is_all || waits_for_device()) end(*gives_up);
+    if (is_all || waits_for_device()) end_given_up();
     return;
   }
   saving = is_all ? Saving::kAll : Saving::kCopies;

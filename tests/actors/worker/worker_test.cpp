@@ -819,6 +819,31 @@ TEST(Worker, WhoseDeviceHangsWritesWhatTheHostHasBeforeItEnds) {
   }
 }
 
+TEST(Worker, WhoseDeviceHangsSaysThatWhatItHasIsLost) {
+  for (const bool is_coordinator_there : {false, true}) {
+    WorkerRig rig;
+    rig.job.checkpoint.enable = true;
+    if (is_coordinator_there) {
+      hang(rig);
+    } else {
+      rig.job.elastic.coordinator_timeout_seconds = 20;
+      rig.join();
+      rig.host(1);
+      rig.start(1);
+      rig.tell(LinkClosed{1, absl::UnavailableError("gone")});
+      rig.tell(LinkClosed{2, absl::UnavailableError("nobody answers")});
+    }
+    for (int second = 0; second < 30; ++second) {
+      rig.scheduler().advance_time(1s);
+      rig.run();
+    }
+    EXPECT_THAT(rig.emergencies, IsEmpty()) << "the host's memory has no copies";
+    ASSERT_EQ(rig.ends.size(), 1u);
+    EXPECT_TRUE(absl::IsDeadlineExceeded(rig.ends[0]));
+    EXPECT_THAT(std::string(rig.ends[0].message()), ::testing::HasSubstr("only on the device"));
+  }
+}
+
 /// Until it has waited 9 seconds for its coordinator and then for its device, and is to leave.
 void abandon_leaver_at_work(WorkerRig& rig, bool has_copies) {
   rig.job.checkpoint.enable = true;
