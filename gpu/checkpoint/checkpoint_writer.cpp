@@ -21,6 +21,7 @@
 #include "gpu/checkpoint/model_config.hpp"
 #include "gpu/checkpoint/safetensors.hpp"
 #include "gpu/checkpoint/text_files.hpp"
+#include "gpu/files/check_there.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "plans/base/status_macros.hpp"
 
@@ -158,10 +159,10 @@ absl::Status put_in_place(const std::string& partial, const std::string& place) 
 }
 
 /// Deletes complete checkpoints of the run beyond the newest `keep`, and partial ones up to the
-/// step of `newest`. Nobody restores from those: the coordinator assigns no plan that starts with
-/// an older checkpoint while a newer one is being completed. And nobody counts what is written to
-/// these: shards are reported in the order of steps, and generations end before the next one
-/// begins.
+/// step of `newest`. One that cannot be looked at is not counted and stays. Nobody restores from
+/// those: the coordinator assigns no plan that starts with an older checkpoint while a newer one is
+/// being completed. And nobody counts what is written to these: shards are reported in the order of
+/// steps, and generations end before the next one begins.
 void delete_old(const std::string& folder, const std::string& newest, const std::string& run,
                 int64_t keep) {
   std::vector<std::string> complete;
@@ -172,7 +173,7 @@ void delete_old(const std::string& folder, const std::string& newest, const std:
     if (name.ends_with(".tmp")) {
       note_file_operation(entry.path(), "delete");
       fs::remove_all(entry.path(), error);
-    } else if (fs::exists(entry.path() / kCompleteName)) {
+    } else if (check_there((entry.path() / kCompleteName).string()).ok()) {
       const absl::StatusOr<TrainerState> state = read_trainer_state(entry.path().string());
       if (!state.ok() || may_be_of_run(*state, run)) complete.push_back(name);
     }

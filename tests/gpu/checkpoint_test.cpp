@@ -2,17 +2,18 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <vector>
 
 #include "gpu/checkpoint/checkpoint_listing.hpp"
+#include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
 #include "gpu/checkpoint/model_config.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "tests/support/without_rights.hpp"
 
 namespace skein::gpu {
 namespace {
@@ -398,18 +399,6 @@ TEST(Checkpoint, WithoutCompleteThereIsNone) {
   EXPECT_TRUE(absl::IsNotFound(CheckpointReader::open(run.path()).status()));
 }
 
-/// As long as it lives this process may read only what everybody may.
-class WithoutRights {
- public:
-  WithoutRights() { EXPECT_TRUE(geteuid() != 0 || seteuid(kNobody) == 0); }
-  ~WithoutRights() { EXPECT_EQ(seteuid(getuid()), 0); }
-  WithoutRights(const WithoutRights&) = delete;
-  WithoutRights& operator=(const WithoutRights&) = delete;
-
- private:
-  static constexpr uid_t kNobody = 65534;
-};
-
 TEST(Checkpoint, WhatMayNotBeReadIsNotSaidToBeMissing) {
   tests::TemporaryFolder run;
   ASSERT_TRUE(save(run.path(), {3}, 1).ok());
@@ -420,7 +409,7 @@ TEST(Checkpoint, WhatMayNotBeReadIsNotSaidToBeMissing) {
     fs::permissions(closed, fs::perms::none);
     absl::Status run_seen, seen, config;
     {
-      const WithoutRights nobody;
+      const tests::WithoutRights nobody;
       run_seen = CheckpointReader::open(run.path()).status();
       seen = CheckpointReader::open(folder).status();
       config = read_model_config(folder).status();
@@ -432,6 +421,28 @@ TEST(Checkpoint, WhatMayNotBeReadIsNotSaidToBeMissing) {
     }
   }
   expect_whole(run.path(), 1);
+}
+
+TEST(Checkpoint, OneThatMayNotBeReadKeepsNoOtherFromBeingWritten) {
+  tests::TemporaryFolder run;
+  for (const uint64_t steps : {1, 2}) {
+    ASSERT_TRUE(save(run.path(), {1}, steps, 0, one_block()).ok());
+  }
+  const std::string closed = run.file("checkpoint/step-00000002");
+  const fs::perms before = fs::status(closed).permissions();
+  fs::permissions(run.path(), fs::perms::all);
+  fs::permissions(run.file("checkpoint"), fs::perms::all);
+  fs::permissions(closed, fs::perms::none);
+  absl::Status saved;
+  {
+    const tests::WithoutRights nobody;
+    saved = save(run.path(), {1}, 3, 2, one_block());
+  }
+  fs::permissions(closed, before);
+  EXPECT_TRUE(saved.ok()) << saved;
+  for (const uint64_t steps : {1, 2, 3}) {
+    expect_whole(run.file("checkpoint/" + checkpoint_name(steps)), steps, one_block());
+  }
 }
 
 TEST(Checkpoint, NamesTheTensorThatHasAnotherShape) {
