@@ -8,6 +8,7 @@
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/weights_folder.hpp"
+#include "gpu/files/check_there.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::cli {
@@ -30,9 +31,8 @@ absl::Status describe_whole(const std::string& folder, std::ostream& out) {
 }
 
 /// A run that is under way deletes older checkpoints.
-bool is_there(const std::string& folder) {
-  std::error_code error;
-  return fs::exists(fs::path(folder) / gpu::kCompleteName, error);
+bool is_deleted(const std::string& folder) {
+  return absl::IsNotFound(gpu::check_there(absl::StrCat(folder, "/", gpu::kCompleteName)));
 }
 
 /// A folder as `skein export` and others make it, and no checkpoint that was cut short.
@@ -61,7 +61,7 @@ absl::Status verify_checkpoints(const std::string& path, std::ostream& out) {
   for (const std::string& folder : folders) {
     const std::vector<std::string> faults = gpu::find_faults(folder);
     const absl::Status told = faults.empty() ? describe_whole(folder, out) : absl::OkStatus();
-    const bool is_gone = (!faults.empty() || !told.ok()) && !is_there(folder);
+    const bool is_gone = (!faults.empty() || !told.ok()) && is_deleted(folder);
     if (is_gone) continue;
     SKEIN_RETURN_IF_ERROR(told);
     for (const std::string& fault : faults) out << fault << std::endl;

@@ -61,7 +61,9 @@ void delete_partial_checkpoints(const std::string& run_folder, uint64_t generati
                                 uint64_t steps_done, const std::set<uint64_t>& under_way);
 
 /// The complete checkpoints that `path` means, newest first: itself if it is one, else those of a
-/// run folder. NotFound if there is none.
+/// run folder. Beside a complete one, those that cannot be looked at are there, too: whoever reads
+/// them says why. NotFound if there is none; PermissionDenied, Unavailable if none is known to be
+/// complete, and one cannot be looked at.
 absl::StatusOr<std::vector<std::string>> complete_checkpoints(const std::string& path);
 
 /// The complete checkpoints that a run may go on from.

@@ -200,6 +200,7 @@ absl::StatusOr<std::vector<std::string>> complete_checkpoints(const std::string&
   absl::Status unseen = check_there((fs::path(path) / kCompleteName).string());
   if (unseen.ok()) return std::vector<std::string>{path};
   std::vector<std::string> found;
+  bool is_any_complete = false;
   std::error_code error;
   const fs::path run = fs::path(path) / "checkpoint";
   const fs::path parent = fs::is_directory(run, error) ? run : fs::path(path);
@@ -207,12 +208,14 @@ absl::StatusOr<std::vector<std::string>> complete_checkpoints(const std::string&
     const std::string name = entry.path().filename().string();
     if (!name.starts_with("step-") || name.ends_with(".tmp")) continue;
     const absl::Status complete = check_there((entry.path() / kCompleteName).string());
-    if (complete.ok()) found.push_back(entry.path().string());
-    if (!complete.ok() && !absl::IsNotFound(complete)) unseen = complete;
+    if (absl::IsNotFound(complete)) continue;
+    found.push_back(entry.path().string());
+    is_any_complete = is_any_complete || complete.ok();
+    if (!complete.ok()) unseen = complete;
   }
   if (absl::IsNotFound(unseen) && error) unseen = not_there(parent.string(), error.value());
   std::sort(found.rbegin(), found.rend());
-  if (!found.empty()) return found;
+  if (is_any_complete) return found;
   if (!absl::IsNotFound(unseen)) return unseen;
   const fs::file_status there = fs::status(path, error);
   const char* why = !fs::exists(there)         ? ", which is not there"

@@ -423,6 +423,34 @@ TEST(Checkpoint, WhatMayNotBeReadIsNotSaidToBeMissing) {
   expect_whole(run.path(), 1);
 }
 
+TEST(Checkpoint, ANewerOneThatMayNotBeReadIsToldOf) {
+  tests::TemporaryFolder run;
+  for (const uint64_t steps : {1, 2}) {
+    ASSERT_TRUE(save(run.path(), {1}, steps, 0, one_block()).ok());
+  }
+  const std::string closed = run.file("checkpoint/step-00000002");
+  const fs::perms before = fs::status(closed).permissions();
+  fs::permissions(run.path(), fs::perms::all);
+  fs::permissions(closed, fs::perms::none);
+  absl::StatusOr<std::vector<std::string>> folders;
+  absl::StatusOr<WholeCheckpoint> whole;
+  absl::Status opened;
+  {
+    const tests::WithoutRights nobody;
+    folders = complete_checkpoints(run.path());
+    whole = newest_whole_checkpoint(run.path(), "own");
+    opened = CheckpointReader::open(run.path()).status();
+  }
+  fs::permissions(closed, before);
+  ASSERT_TRUE(folders.ok()) << folders.status();
+  EXPECT_THAT(*folders, ElementsAre(closed, run.file("checkpoint/step-00000001")));
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  ASSERT_TRUE(whole->reader);
+  EXPECT_EQ(whole->reader->folder(), run.file("checkpoint/step-00000001"));
+  EXPECT_THAT(whole->faults, ElementsAre(AllOf(HasSubstr(closed), HasSubstr("Permission denied"))));
+  EXPECT_TRUE(absl::IsPermissionDenied(opened)) << opened;
+}
+
 TEST(Checkpoint, OneThatMayNotBeReadKeepsNoOtherFromBeingWritten) {
   tests::TemporaryFolder run;
   for (const uint64_t steps : {1, 2}) {
