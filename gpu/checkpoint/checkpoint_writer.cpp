@@ -34,6 +34,9 @@ using OrderedJson = nlohmann::ordered_json;
 /// Ends the name of a folder that is being deleted.
 constexpr char kDeletedEnd[] = ".deleted.tmp";
 
+/// Checkpoints of one step that other runs have left in a folder.
+constexpr int kMovedAsideMax = 1000;
+
 /// The index of the files whose name begins with `kind`.
 OrderedJson make_index(const std::vector<SavedFile>& files, const std::string& kind) {
   std::map<std::string, std::string> weight_map;
@@ -140,10 +143,33 @@ void delete_whole(const fs::path& path) {
   if (!error) fs::remove_all(deleted, error);
 }
 
-/// Gives a whole checkpoint its name. One of the same step can be there only from a run that was
-/// rewound, or if it is damaged: it goes, and not before this one has its place, where the file
-/// system can exchange two names.
-absl::Status put_in_place(const std::string& partial, const std::string& place) {
+/// A folder of a checkpoint, or of a part of one, that says it is not of `run`.
+bool is_of_another_run(const fs::path& folder, const std::string& run) {
+  const absl::StatusOr<TrainerState> state = read_trainer_state(folder.string());
+  return state.ok() && !may_be_of_run(*state, run);
+}
+
+/// Under a name that is none of a run's checkpoints, and that nothing has.
+absl::Status move_aside(const fs::path& path) {
+  const std::string name = absl::StrCat("other-run.", path.filename().string());
+  for (int n = 1; n <= kMovedAsideMax; ++n) {
+    const fs::path aside = path.parent_path() / (n == 1 ? name : absl::StrCat(name, "-", n));
+    std::error_code error;
+    if (fs::exists(fs::symlink_status(aside, error))) continue;
+    SKEIN_RETURN_IF_ERROR(count_file_operation(aside, "rename"));
+    SKEIN_RETURN_IF_ERROR(rename_path(path, aside));
+    return sync_folder(path.parent_path());
+  }
+  return absl::UnavailableError(
+      absl::StrCat("no name is left for ", path.string(), ", which is of another run: move it"));
+}
+
+/// Gives a whole checkpoint of `run` its name. One of the same step can be there only from a run
+/// that was rewound, or if it is damaged: it goes, and not before this one has its place, where the
+/// file system can exchange two names. One of another run is moved aside.
+absl::Status put_in_place(const std::string& partial, const std::string& place,
+                          const std::string& run) {
+  if (is_of_another_run(place, run)) SKEIN_RETURN_IF_ERROR(move_aside(place));
   SKEIN_RETURN_IF_ERROR(count_file_operation(place, "rename"));
   if (renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0) {
     SKEIN_RETURN_IF_ERROR(sync_folder(fs::path(place).parent_path()));
@@ -159,10 +185,11 @@ absl::Status put_in_place(const std::string& partial, const std::string& place) 
 }
 
 /// Deletes complete checkpoints of the run beyond the newest `keep`, and partial ones up to the
-/// step of `newest`. One that cannot be looked at is not counted and stays. Nobody restores from
-/// those: the coordinator assigns no plan that starts with an older checkpoint while a newer one is
-/// being completed. And nobody counts what is written to these: shards are reported in the order of
-/// steps, and generations end before the next one begins.
+/// step of `newest`. One that cannot be looked at is not counted and stays, as does what says that
+/// it is of another run. Nobody restores from those: the coordinator assigns no plan that starts
+/// with an older checkpoint while a newer one is being completed. And nobody counts what is written
+/// to these: shards are reported in the order of steps, and generations end before the next one
+/// begins.
 void delete_old(const std::string& folder, const std::string& newest, const std::string& run,
                 int64_t keep) {
   std::vector<std::string> complete;
@@ -170,12 +197,12 @@ void delete_old(const std::string& folder, const std::string& newest, const std:
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with("step-") || name.substr(0, newest.size()) > newest) continue;
+    if (is_of_another_run(entry.path(), run)) continue;
     if (name.ends_with(".tmp")) {
       note_file_operation(entry.path(), "delete");
       fs::remove_all(entry.path(), error);
     } else if (check_there((entry.path() / kCompleteName).string()).ok()) {
-      const absl::StatusOr<TrainerState> state = read_trainer_state(entry.path().string());
-      if (!state.ok() || may_be_of_run(*state, run)) complete.push_back(name);
+      complete.push_back(name);
     }
   }
   std::sort(complete.begin(), complete.end());
@@ -300,7 +327,7 @@ absl::StatusOr<std::string> complete_checkpoint(const std::string& run_folder, u
   const std::string folder = run_folder + "/checkpoint";
   const std::string name = checkpoint_name(state.steps_done);
   const std::string final_path = absl::StrCat(folder, "/", name);
-  SKEIN_RETURN_IF_ERROR(put_in_place(partial, final_path));
+  SKEIN_RETURN_IF_ERROR(put_in_place(partial, final_path, state.run));
   SKEIN_RETURN_IF_ERROR(point_latest(folder, name));
   delete_old(folder, name, state.run, keep_latest_k);
   return final_path;

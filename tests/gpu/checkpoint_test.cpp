@@ -146,6 +146,24 @@ TEST(Checkpoint, ThoseOfAnotherRunAreNeitherCountedNorDeleted) {
   EXPECT_EQ(own_checkpoints(run.path(), "")->folders.size(), 3u) << "whoever only reads takes any";
 }
 
+TEST(Checkpoint, OneOfAnotherRunMakesRoomForTheRunsOwnAndStays) {
+  tests::TemporaryFolder run;
+  std::vector<std::string> others;
+  for (const std::string other : {"other", "third"}) {
+    ASSERT_TRUE(save(run.path(), {1}, 2, 1, one_block(), other).ok());
+    ASSERT_TRUE(save(run.path(), {1}, 2, 1, one_block(), "own").ok());
+    const std::string aside = run.file("checkpoint/other-run.step-00000002");
+    others.push_back(others.empty() ? aside : aside + "-2");
+    if (other == "other") fs::remove_all(run.file("checkpoint/step-00000002"));
+  }
+  ASSERT_TRUE(save(run.path(), {1}, 2, 1, one_block(), "own").ok()) << "its own goes";
+  for (const std::string& each : others) expect_whole(each, 2, one_block());
+  EXPECT_EQ(read_trainer_state(others.front())->run, "other");
+  EXPECT_EQ(read_trainer_state(others.back())->run, "third");
+  EXPECT_EQ(*complete_checkpoints(run.path()), std::vector{run.file("checkpoint/step-00000002")});
+  EXPECT_EQ(read_trainer_state(run.file("checkpoint/latest"))->run, "own");
+}
+
 TEST(Checkpoint, WhatWasBeingDeletedWhenItsWriterDiedIsNoneAndGoesWithTheNextOne) {
   tests::TemporaryFolder run;
   ASSERT_TRUE(save(run.path(), {3}, 1).ok());

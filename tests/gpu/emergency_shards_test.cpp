@@ -168,6 +168,18 @@ TEST(EmergencyShards, WhatWorkersOfAnotherRunHaveLeftIsPassedOver) {
   EXPECT_TRUE(fs::exists(others)) << "it is not ours to delete";
 }
 
+TEST(EmergencyShards, WhatWorkersOfAnotherRunHaveLeftStaysBesideNewerCheckpoints) {
+  tests::TemporaryFolder run;
+  leave(run.path(), 7, 3, 1, {0, 4}, 1, "own");
+  const std::string own = leave(run.path(), 6, 3, 1, {0, 4}, 2, "own");
+  const std::string others = leave(run.path(), 6, 3, 2, {0, 4}, 2, "other");
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"own", 3});
+  ASSERT_TRUE(adopted.ok()) << adopted.status();
+  EXPECT_EQ(adopted->steps_done, 7u);
+  EXPECT_FALSE(fs::exists(own)) << "it is of no use any more";
+  EXPECT_TRUE(fs::exists(others + "/HELD")) << "it is not ours to delete";
+}
+
 TEST(EmergencyShards, WhatDoesNotSayOfWhichRunItIsIsTaken) {
   tests::TemporaryFolder run;
   leave(run.path(), 7, 3, 1, {0, 4}, 1);
