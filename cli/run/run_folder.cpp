@@ -84,13 +84,27 @@ std::string newest_folder(const plans::JobSpec& job,
   return newest;
 }
 
+/// Why what is in a folder does not tell whose it is: it may have been copied there. Empty: it
+/// tells, or says nothing of a run.
+std::string doubt_about(const gpu::RunsHere& here) {
+  if (here.runs.empty()) return "";
+  if (here.runs.size() > 1) return "checkpoints of several runs are here";
+  if (!here.is_any_named) return "no complete checkpoint here says which one it was";
+  return here.is_any_unnamed ? "not every checkpoint here says of which run it is" : "";
+}
+
 /// The id of a run whose folder does not have the file with it.
 absl::StatusOr<std::string> lost_or_new_run_id(const RunFolder& folder) {
-  const std::set<std::string> runs = gpu::runs_of_checkpoints(folder.path);
-  if (runs.size() > 1) {
-    return absl::UnavailableError(absl::StrCat(
-        folder.file(actors::kRunIdName), " is lost, and checkpoints of several runs are here (",
-        absl::StrJoin(runs, ", "), "); write the id of this run into that file"));
+  const std::string path = folder.file(actors::kRunIdName);
+  const auto here = gpu::runs_of_checkpoints(folder.path);
+  if (!here.ok()) {
+    return absl::UnavailableError(absl::StrCat(path, " is lost, and ", here.status().message()));
+  }
+  const std::set<std::string>& runs = here->runs;
+  if (const std::string doubt = doubt_about(*here); !doubt.empty()) {
+    return absl::UnavailableError(absl::StrCat(path, " is lost, and ", doubt, " (",
+                                               absl::StrJoin(runs, ", "),
+                                               "); write the id of this run into that file"));
   }
   if (!runs.empty() && actors::is_run_id(*runs.begin())) return *runs.begin();
   // The name has the second of the start; the rest tells it from runs on other machines.

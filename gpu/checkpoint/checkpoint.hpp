@@ -76,9 +76,15 @@ struct OwnCheckpoints {
 /// Else as `complete_checkpoints`.
 absl::StatusOr<OwnCheckpoints> own_checkpoints(const std::string& path, const std::string& run);
 
-/// The runs that what is in a run's folder says that it is of: complete checkpoints, and state that
-/// workers have left.
-std::set<std::string> runs_of_checkpoints(const std::string& run_folder);
+/// The runs that what is in a run's folder says that it is of: checkpoints, and state that workers
+/// have left.
+struct RunsHere {
+  std::set<std::string> runs;
+  bool is_any_named = false;    // A complete checkpoint says of which run it is.
+  bool is_any_unnamed = false;  // A complete checkpoint does not, or is damaged.
+};
+/// PermissionDenied, Unavailable   something there cannot be read.
+absl::StatusOr<RunsHere> runs_of_checkpoints(const std::string& run_folder);
 
 /// Reads all of a checkpoint folder: sizes and digests of its files and tensors, and the shapes
 /// that config.json asks for. A line for each fault, with the file and the tensor; empty: it is

@@ -245,14 +245,28 @@ absl::StatusOr<OwnCheckpoints> own_checkpoints(const std::string& path, const st
       "checkpoint.initial_load_path"));
 }
 
-std::set<std::string> runs_of_checkpoints(const std::string& run_folder) {
-  std::set<std::string> runs;
+absl::StatusOr<RunsHere> runs_of_checkpoints(const std::string& run_folder) {
+  RunsHere here;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(run_folder + "/checkpoint", error)) {
-    const absl::StatusOr<TrainerState> state = read_trainer_state(entry.path().string());
-    if (state.ok() && !state->run.empty()) runs.insert(state->run);
+  const std::string folder = run_folder + "/checkpoint";
+  for (fs::directory_iterator each(folder, error), end; !error && each != end;
+       each.increment(error)) {
+    const std::string path = each->path().string();
+    // What was renamed is known to be of another run.
+    if (!each->path().filename().string().starts_with("step-")) continue;
+    const bool is_missing = absl::IsNotFound(check_there(absl::StrCat(path, "/", kStateName)));
+    const absl::StatusOr<TrainerState> state = read_trainer_state(path);
+    if (!is_missing && !state.ok() && !absl::IsDataLoss(state.status())) return state.status();
+    const bool is_complete =
+        !path.ends_with(".tmp") && check_there(absl::StrCat(path, "/", kCompleteName)).ok();
+    const bool is_named = state.ok() && !state->run.empty();
+    if (is_named) here.runs.insert(state->run);
+    if (is_complete && is_named) here.is_any_named = true;
+    if (is_complete && !is_named) here.is_any_unnamed = true;
   }
-  return runs;
+  const absl::Status seen = error ? not_there(folder, error.value()) : absl::OkStatus();
+  if (!seen.ok() && !absl::IsNotFound(seen)) return seen;
+  return here;
 }
 
 absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::open(const std::string& path) {

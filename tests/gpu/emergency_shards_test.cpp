@@ -159,7 +159,7 @@ TEST(EmergencyShards, WhatWorkersOfAnotherRunHaveLeftIsPassedOver) {
   leave(run.path(), 7, 3, 1, {0, 4}, 1, "own");
   leave(run.path(), 8, 3, 1, {0, 2}, 2, "own");
   const std::string others = leave(run.path(), 8, 3, 2, {2, 4}, 2, "other");
-  EXPECT_EQ(runs_of_checkpoints(run.path()), (std::set<std::string>{"other", "own"}));
+  EXPECT_EQ(runs_of_checkpoints(run.path())->runs, (std::set<std::string>{"other", "own"}));
   const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"own", 3});
   ASSERT_TRUE(adopted.ok()) << adopted.status();
   EXPECT_EQ(adopted->passed_over.size(), 1u);

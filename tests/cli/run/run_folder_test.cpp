@@ -35,6 +35,22 @@ class RunFolderTest : public testing::Test {
     std::ofstream(made.file("metrics.jsonl"));
     return made;
   }
+  /// A checkpoint, or what workers have left, that says of which run it is.
+  static void write_state(const RunFolder& made, const std::string& name, const std::string& run) {
+    gpu::TrainerState state;
+    state.run = run;
+    const std::string folder = made.file("checkpoint/" + name) + "/";
+    fs::create_directories(folder);
+    std::ofstream(folder + "trainer_state.json") << gpu::to_json(state);
+    std::ofstream(folder + (name.ends_with(".tmp") ? "HELD" : "COMPLETE")) << "{}";
+  }
+  /// No id is made.
+  static void expect_asked(const RunFolder& made, const std::string& why) {
+    const auto unclear = take_run_id(made);
+    EXPECT_EQ(unclear.status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(unclear.status().message()), HasSubstr(why));
+    EXPECT_FALSE(fs::exists(fs::symlink_status(made.file("run.id"))));
+  }
   std::string latest() const {
     std::error_code error;
     return fs::read_symlink(folder_.file("latest"), error).string();
@@ -98,24 +114,39 @@ TEST_F(RunFolderTest, ARunHasOneIdThatIsMadeOnce) {
 /// It is what workers that live know the run by, and its checkpoints.
 TEST_F(RunFolderTest, AnIdThatIsLostIsThatOfTheCheckpoints) {
   const RunFolder made = make();
-  const auto write = [&](const std::string& name, const std::string& run) {
-    gpu::TrainerState state;
-    state.run = run;
-    fs::create_directories(made.file("checkpoint/" + name));
-    std::ofstream(made.file("checkpoint/" + name + "/trainer_state.json")) << gpu::to_json(state);
-  };
-  write("step-00000002", "small-1");
-  write("step-00000001", "");
+  write_state(made, "step-00000001", "small-1");
+  write_state(made, "step-00000002", "small-1");
   const auto id = take_run_id(made);
   ASSERT_TRUE(id.ok()) << id.status();
   EXPECT_EQ(*id, "small-1");
-  write("step-00000003", "other-2");
+  write_state(made, "step-00000003", "other-2");
   EXPECT_EQ(*take_run_id(made), "small-1") << "the file says so";
   fs::remove(made.file("run.id"));
-  const auto unclear = take_run_id(made);
-  EXPECT_EQ(unclear.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(unclear.status().message()), HasSubstr("other-2, small-1"));
-  EXPECT_FALSE(fs::exists(made.file("run.id")));
+  expect_asked(made, "other-2, small-1");
+  fs::rename(made.file("checkpoint/step-00000003"), made.file("checkpoint/other-run.step-3"));
+  EXPECT_EQ(*take_run_id(made), "small-1") << "the other is known to be another's";
+}
+
+TEST_F(RunFolderTest, AnIdThatIsLostIsNoneThatMayHaveBeenCopiedThere) {
+  const RunFolder only_left = make();
+  write_state(only_left, "step-00000002.g00000001.w00003.tmp", "other-2");
+  expect_asked(only_left, "(other-2)");
+  const RunFolder unnamed = make();
+  write_state(unnamed, "step-00000001", "");
+  write_state(unnamed, "step-00000002", "other-2");
+  expect_asked(unnamed, "(other-2)");
+  const RunFolder older = make();
+  write_state(older, "step-00000001", "");
+  EXPECT_TRUE(take_run_id(older).ok()) << "an older release has written no ids";
+}
+
+TEST_F(RunFolderTest, AnIdThatIsLostIsNotReplacedBesideWhatCannotBeRead) {
+  const RunFolder made = make();
+  write_state(made, "step-00000001", "small-1");
+  const std::string state = made.file("checkpoint/step-00000001/trainer_state.json");
+  fs::remove(state);
+  fs::create_symlink(state, state);  // Nobody finds its end.
+  expect_asked(made, state);
 }
 
 TEST_F(RunFolderTest, AnIdThatIsDamagedIsNotReplaced) {
