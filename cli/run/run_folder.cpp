@@ -21,6 +21,7 @@
 #include "cli/config/text_file.hpp"
 #include "cli/version.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/files/check_there.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "plans/base/status_macros.hpp"
 
@@ -129,8 +130,9 @@ absl::StatusOr<std::string> read_resolved_job(const RunFolder& folder) {
 
 absl::StatusOr<std::string> take_run_id(const RunFolder& folder) {
   const std::string path = folder.file(actors::kRunIdName);
-  std::error_code error;
-  if (!fs::exists(path, error)) {
+  const absl::Status there = gpu::check_there(path);
+  if (!there.ok() && !absl::IsNotFound(there)) return absl::UnavailableError(there.message());
+  if (!there.ok()) {
     SKEIN_ASSIGN_OR_RETURN(const std::string id, lost_or_new_run_id(folder));
     SKEIN_RETURN_IF_ERROR(gpu::write_durably(path, id + "\n"));
   }

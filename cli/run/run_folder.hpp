@@ -24,8 +24,8 @@ absl::StatusOr<std::string> read_resolved_job(const RunFolder& folder);
 
 /// The id of the folder's run, in its file run.id: made once, the same in all lives of the run's
 /// coordinator, and that of no other run on any machine. If the file is lost, it is made anew of
-/// what the folder's checkpoints say. Unavailable if it cannot be read or made, or if they say
-/// different things.
+/// what the folder's checkpoints say. Unavailable if it cannot be looked at, read or made, or if
+/// they do not all say the same.
 absl::StatusOr<std::string> take_run_id(const RunFolder& folder);
 
 /// Makes "<dump_folder>/<name>-<yyyymmdd-hhmmss>" (with "-2", "-3", ... if it exists). Unavailable

@@ -157,6 +157,16 @@ TEST_F(RunFolderTest, AnIdThatIsDamagedIsNotReplaced) {
   EXPECT_THAT(std::string(id.status().message()), HasSubstr("run.id"));
 }
 
+TEST_F(RunFolderTest, AnIdThatCannotBeLookedAtIsNotLost) {
+  const RunFolder made = make();
+  const std::string path = made.file("run.id");
+  fs::create_symlink(path, path);  // Nobody finds its end.
+  const auto id = take_run_id(made);
+  EXPECT_EQ(id.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(id.status().message()), HasSubstr("cannot look at " + path));
+  EXPECT_TRUE(fs::is_symlink(path)) << "no new one has taken its place";
+}
+
 TEST_F(RunFolderTest, AFolderThatCannotBeMadeIsAnErrorThatSaysWhichKeyToSet) {
   job_.spec.dump_folder = "/proc/none";
   const auto made = make_run_folder(job_);
