@@ -13,6 +13,7 @@
 #include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
+#include "gpu/files/check_there.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "gpu/files/mapped_file.hpp"
 #include "plans/base/status_macros.hpp"
@@ -34,7 +35,8 @@ struct StateName {
 };
 using FoldersByState = std::map<StateName, std::vector<std::string>, std::greater<>>;
 
-/// Finished ones, or those that are not.
+/// Finished ones, or those that are not. One that cannot be looked at is as good as finished:
+/// whoever reads it says why it cannot.
 FoldersByState find_folders(const std::string& run_folder, bool are_finished = true) {
   FoldersByState found;
   std::error_code error;
@@ -46,7 +48,7 @@ FoldersByState find_folders(const std::string& run_folder, bool are_finished = t
                                  &name.steps_done, &name.generation, &worker);
     const bool is_ours =
         read == 3 && path == emergency_path(run_folder, name.steps_done, name.generation, worker);
-    const bool is_finished = has_emergency_shards(path);
+    const bool is_finished = !absl::IsNotFound(check_there((entry.path() / kHeldName).string()));
     if (is_ours && is_finished == are_finished) found[name].push_back(path);
   }
   return found;

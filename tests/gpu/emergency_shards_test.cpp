@@ -13,6 +13,7 @@
 
 #include "gpu/files/durable_file.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "tests/support/without_rights.hpp"
 
 namespace skein::gpu {
 namespace {
@@ -208,6 +209,31 @@ TEST(EmergencyShards, AnotherModelsShardIsPassedOver) {
   ASSERT_EQ(adopted->passed_over.size(), 1u);
   EXPECT_NE(adopted->passed_over[0].find("none of the model"), std::string::npos);
   EXPECT_TRUE(fs::exists(folder)) << "it stays";
+}
+
+TEST(EmergencyShards, WhatMayNotBeReadIsToldOf) {
+  tests::TemporaryFolder run;
+  leave(run.path(), 7, 3, 1, {0, 4}, 1);
+  const std::string closed = leave(run.path(), 8, 3, 1, {0, 4}, 2);
+  const fs::perms before = fs::status(closed).permissions();
+  fs::permissions(run.path(), fs::perms::all);
+  fs::permissions(run.file("checkpoint"), fs::perms::all);
+  fs::permissions(closed, fs::perms::none);
+  absl::StatusOr<AdoptedState> adopted;
+  bool is_being_left = true;
+  {
+    const tests::WithoutRights nobody;
+    adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
+    is_being_left = is_state_being_left(run.path(), "");
+  }
+  fs::permissions(closed, before);
+  ASSERT_TRUE(adopted.ok()) << adopted.status();
+  EXPECT_EQ(adopted->steps_done, 7u);
+  EXPECT_THAT(adopted->passed_over,
+              testing::ElementsAre(testing::AllOf(testing::HasSubstr(closed),
+                                                  testing::HasSubstr("Permission denied"))));
+  EXPECT_FALSE(is_being_left) << "nobody waits for it";
+  EXPECT_TRUE(fs::exists(closed + "/HELD"));
 }
 
 TEST(EmergencyShards, WhatIsUnfinishedOrNoneOfOursIsNotTaken) {
