@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "actors/coordinator/run_lock.hpp"
+#include "actors/run_id.hpp"
 #include "cli/config/job_file.hpp"
 #include "cli/config/json_text.hpp"
 #include "cli/config/text_file.hpp"
@@ -170,11 +171,15 @@ Json last_step(const RunFolder& folder) {
 
 /// From where a run goes on that nobody runs any more.
 std::string saved_text(const RunFolder& folder) {
-  const auto saved = gpu::complete_checkpoints(folder.path);
-  const bool has_none = !saved.ok() || saved->empty();
-  std::string from = has_none ? "the beginning, as it has no checkpoint"
-                              : std::filesystem::path(saved->front()).filename().string();
-  const uint64_t left = gpu::newest_left_state(folder.path);
+  const absl::StatusOr<std::string> id = actors::read_run_id(folder.path);
+  const std::string run = id.ok() ? *id : "";
+  const auto saved = gpu::own_checkpoints(folder.path, run);
+  if (!saved.ok() && !absl::IsNotFound(saved.status())) {
+    return absl::StrCat(" once this is put right: ", saved.status().message());
+  }
+  std::string from = saved.ok() ? std::filesystem::path(saved->folders.front()).filename().string()
+                                : "the beginning, as it has no checkpoint";
+  const uint64_t left = gpu::newest_left_state(folder.path, run);
   if (left > 0) {
     from = absl::StrCat("step ", left, " if what its workers have left of it is whole, else from ",
                         from);

@@ -212,9 +212,14 @@ bool is_state_being_left(const std::string& run_folder, const std::string& run) 
   return false;
 }
 
-uint64_t newest_left_state(const std::string& run_folder) {
-  const FoldersByState found = find_folders(run_folder);
-  return found.empty() ? 0 : found.begin()->first.steps_done;
+uint64_t newest_left_state(const std::string& run_folder, const std::string& run) {
+  for (const auto& [name, folders] : find_folders(run_folder)) {
+    for (const std::string& folder : folders) {
+      const absl::StatusOr<TrainerState> state = read_trainer_state(folder);
+      if (!state.ok() || may_be_of_run(*state, run)) return name.steps_done;
+    }
+  }
+  return 0;
 }
 
 absl::StatusOr<AdoptedState> adopt_emergency_shards(const std::string& run_folder,

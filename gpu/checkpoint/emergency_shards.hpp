@@ -39,9 +39,9 @@ bool has_emergency_shards(const std::string& folder);
 /// never came there, or has taken it back.
 using FindLoss = std::function<std::optional<double>(uint64_t steps_done, uint64_t generation)>;
 
-/// Steps done in the newest state that workers have left in the run's folder, whole or not; 0: they
-/// have left none.
-uint64_t newest_left_state(const std::string& run_folder);
+/// Steps done in the newest state that workers of the run have left in its folder, whole or not; 0:
+/// they have left none. An empty `run`: those of any run.
+uint64_t newest_left_state(const std::string& run_folder, const std::string& run);
 
 /// Somebody is writing such state, newer than the run's newest whole checkpoint: there is a folder
 /// that is not finished, and something was written in it lately. Whoever looks for state may wait

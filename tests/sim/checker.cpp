@@ -438,7 +438,7 @@ void Checker::on_checkpoint(const actors::CheckpointReport& report) {
   // The report of a coordinator that was paused may come when a newer one has taken its place.
   if (disk_.has_replaced(report.path)) return;
   // What was left up to that step went when this was whole, whatever has become of it since.
-  const uint64_t still_left = gpu::newest_left_state(disk_.run_folder());
+  const uint64_t still_left = gpu::newest_left_state(disk_.run_folder(), "");
   std::erase_if(left_, [&](const auto& each) {
     return each.first.first <= report.step && each.first.first > still_left;
   });

@@ -1,0 +1,80 @@
+#include "cli/verbs/status.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "cli/run/run_folder.hpp"
+#include "gpu/checkpoint/emergency_shards.hpp"
+#include "tests/gpu/small_checkpoints.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace skein::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+/// A run that nobody runs any more.
+class EndedRunTest : public testing::Test {
+ protected:
+  EndedRunTest() {
+    LoadedJob job;
+    job.spec.name = "small";
+    job.spec.dump_folder = parent_.path();
+    const auto made = make_run_folder(job);
+    EXPECT_TRUE(made.ok()) << made.status();
+    folder_ = *made;
+    std::ofstream(folder_.file("run.id")) << "own\n";
+  }
+  void save(uint64_t steps, const std::string& run) {
+    gpu::TrainerState state;
+    state.run = run;
+    const auto saved = gpu::save_small_checkpoint(folder_.path, steps, 0.5F, state);
+    EXPECT_TRUE(saved.ok()) << saved.status();
+  }
+  void leave(uint64_t steps, uint32_t worker, const std::string& run) {
+    gpu::TrainerState state;
+    state.run = run;
+    const std::string folder = gpu::emergency_path(folder_.path, steps, 1, worker);
+    fs::create_directories(folder);
+    EXPECT_TRUE(gpu::finish_emergency_shards(folder, state, {}).ok());
+  }
+  std::string said() const {
+    testing::internal::CaptureStdout();
+    const absl::Status status = print_status({folder_.path}, /*as_json=*/false);
+    std::string text = testing::internal::GetCapturedStdout();
+    EXPECT_TRUE(status.ok()) << status;
+    return text;
+  }
+
+  tests::TemporaryFolder parent_;
+  RunFolder folder_;
+};
+
+TEST_F(EndedRunTest, GoesOnFromItsOwnStateAndNotFromAnothers) {
+  EXPECT_THAT(said(), HasSubstr("goes on from the beginning, as it has no checkpoint"));
+  save(9, "other");
+  EXPECT_THAT(said(), AllOf(HasSubstr("goes on once"), HasSubstr("is of run other")));
+  save(4, "own");
+  leave(8, 1, "other");
+  EXPECT_THAT(said(), HasSubstr("goes on from step-00000004 "));
+  leave(6, 2, "own");
+  EXPECT_THAT(said(), HasSubstr("goes on from step 6 if what"));
+}
+
+TEST_F(EndedRunTest, WhatCannotBeReadIsNotSaidToBeMissing) {
+  save(4, "own");
+  const std::string complete = folder_.file("checkpoint/step-00000004/COMPLETE");
+  fs::remove(complete);
+  fs::create_symlink(complete, complete);  // Nobody finds its end.
+  EXPECT_THAT(said(), AllOf(HasSubstr("cannot look at " + complete), Not(HasSubstr("beginning"))));
+}
+
+}  // namespace
+}  // namespace skein::cli
