@@ -285,6 +285,7 @@ struct WorkerFault {
   absl::Status why;
   std::string peer_address;     // The other end of a data connection that broke; else empty.
   bool is_unreachable = false;  // It was tried for about a lease.
+  uint64_t lacks_in = 0;        // There is no memory for a tensor of this generation; 0: no such.
 };
 
 }  // namespace skein::actors

@@ -555,6 +555,7 @@ void WorkerState::on_fault(const WorkerFault& fault) {
   if (text_stage && !has_ended() && !is_ours) return tell_peer_failure(fault.why);
   // A connection to one that is no neighbour any more.
   if (has_ended() || (!fault.peer_address.empty() && !of_plan)) return;
+  if (fault.lacks_in != 0) return on_no_memory(fault);
   if (is_ours) return tell_failed(fault.why);
   if (failure && fault.peer_address.empty()) return;  // It follows from that.
   session->tell(net::PeerFailure{std::string(fault.why.message()),
@@ -562,13 +563,19 @@ void WorkerState::on_fault(const WorkerFault& fault) {
                                  of_plan && fault.is_unreachable});
 }
 
+/// What the replicas have is whole. The next plan may have smaller tensors.
+void WorkerState::on_no_memory(const WorkerFault& fault) {
+  if (!text_stage && fault.lacks_in != session->generation()) return;
+  tell_failed(fault.why, /*is_at_work=*/false);
+}
+
 void WorkerState::tell_peer_failure(const absl::Status& why, plans::WorkerId peer) {
   session->tell(net::PeerFailure{std::string(why.message()), peer});
 }
 
-/// Whoever cannot read what it is given to read, or has no memory for another plan or to measure,
-/// still has what it holds. Whoever has no memory for the first plan may have some for the next,
-/// with a smaller part.
+/// Whoever cannot read what it is given to read, or has no memory for another plan, for a tensor
+/// that comes or to measure, still has what it holds. Whoever has no memory for the first plan may
+/// have some for the next, with a smaller part.
 void WorkerState::tell_failed(const absl::Status& why, bool is_at_work) {
   const bool lacks_memory = absl::IsResourceExhausted(why) && !(replica_actor && is_at_work);
   const bool holds_state = replica_actor || !store.held().empty();

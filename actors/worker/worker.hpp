@@ -181,6 +181,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void on_heartbeat();
   void on_heartbeat_ack(const net::HeartbeatAck& ack);
   void on_fault(const WorkerFault& fault);
+  void on_no_memory(const WorkerFault& fault);
   void tell_quiesced();
   /// `is_at_work`: it is what the replicas do that has failed, if there are any.
   void tell_failed(const absl::Status& why, bool is_at_work = true);

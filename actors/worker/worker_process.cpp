@@ -110,8 +110,8 @@ class LocalWorker final : public WorkerProcess {
                                               std::string(why.message()))),
                                           address, true});
     };
-    plane_options.on_no_memory = [this](absl::Status why) {
-      caf::anon_send(worker_, WorkerFault{std::move(why), {}});
+    plane_options.on_no_memory = [this](uint64_t generation, absl::Status why) {
+      caf::anon_send(worker_, WorkerFault{std::move(why), {}, false, generation});
     };
     plane_options.on_refused = [rate = plans::EventRate()](const std::string& peer,
                                                            const std::string& why) mutable {

@@ -91,7 +91,7 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
            std::shared_ptr<const DataPlane::Identity> here, std::shared_ptr<KjTensorInbox> inbox,
            std::shared_ptr<Counters> counters, kj::Timer& timer, double timeout_seconds,
            std::function<void(const std::string&)> refuse,
-           std::function<void(absl::Status)> on_no_memory)
+           std::function<void(uint64_t, absl::Status)> on_no_memory)
       : stream_(kj::mv(stream)),
         hello_(std::move(hello)),
         here_(std::move(here)),
@@ -139,7 +139,7 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
   /// The peer sees its connection end, and would be believed that we are gone.
   void say_no_memory(const TensorStream::Rows& rows, const absl::Status& why) const {
     // Without a plan it is a probe, whose link is not measured then.
-    if (on_no_memory_ && rows.key.generation != 0) on_no_memory_(why);
+    if (on_no_memory_ && rows.key.generation != 0) on_no_memory_(rows.key.generation, why);
   }
 
   kj::Promise<void> read_payload(TensorStream::Rows rows, KjTensorInbox::Place place) {
@@ -204,7 +204,7 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
   kj::Timer& timer_;
   const double timeout_seconds_;
   const std::function<void(const std::string&)> refuse_;
-  const std::function<void(absl::Status)> on_no_memory_;  // May be null.
+  const std::function<void(uint64_t, absl::Status)> on_no_memory_;  // May be null.
 };
 
 /// The connections to peers. Lives on the loop's thread.

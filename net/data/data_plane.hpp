@@ -46,9 +46,10 @@ class DataPlane {
     /// Called on the loop's thread for each connection that is turned away, or ended because of
     /// what it says, with one line; may be null.
     std::function<void(const std::string& peer, const std::string& why)> on_refused;
-    /// Called on the loop's thread when there is no memory here for a tensor of a plan that comes.
-    /// The peer's connection ends, which it takes for our loss. May be null.
-    std::function<void(absl::Status)> on_no_memory;
+    /// Called on the loop's thread when there is no memory here for a tensor that comes, with its
+    /// generation, which may be over by then. The peer's connection ends, which it takes for our
+    /// loss. Not for probes, which are of no plan. May be null.
+    std::function<void(uint64_t generation, absl::Status)> on_no_memory;
   };
 
   static absl::StatusOr<std::unique_ptr<DataPlane>> start(EventLoop& loop, Options options);

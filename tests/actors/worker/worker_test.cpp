@@ -963,17 +963,59 @@ TEST(Worker, HandsOnWhatItIsToldOfATextAndHasNoPlanThen) {
   EXPECT_EQ(rig.ends.size(), 1u);
 }
 
+WorkerFault no_memory_in(uint64_t generation) {
+  return {absl::ResourceExhaustedError("no memory for a tensor"), {}, false, generation};
+}
+
 TEST(Worker, WhoHasNoMemoryForWhatComesIsItselfTheOneThatFailed) {
   for (const bool draws_text : {false, true}) {
     WorkerRig rig;
     rig.join();
     if (draws_text) rig.control(1, plans::TextRequest());
     if (!draws_text) rig.host(1);
-    rig.tell(WorkerFault{absl::ResourceExhaustedError("no memory for a tensor"), {}});
+    rig.tell(no_memory_in(1));
     EXPECT_EQ(rig.count(Body::PEER_FAILURE), 0u);
     EXPECT_EQ(rig.count(Body::FAILED), 1u);
-    EXPECT_EQ(rig.ends.size(), 1u);
+    EXPECT_EQ(rig.ends.size(), draws_text ? 1u : 0u) << "who draws text holds nothing";
   }
+}
+
+TEST(Worker, WhoHasNoMemoryForWhatComesGivesWhatItHolds) {
+  WorkerRig rig;
+  rig.join();
+  rig.host(1);
+  rig.start(1);
+  rig.tell(no_memory_in(1));
+  rig.tell(no_memory_in(1));
+  const auto told = rig.link->bodies(Body::FAILED);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(told[0].getFailed().getStays());
+  EXPECT_FALSE(told[0].getFailed().getBadInput());
+  rig.quiesce(2);
+  while (rig.end_one()) continue;
+  EXPECT_THAT(rig.inventory(), ElementsAre(0u));
+  EXPECT_THAT(rig.ends, IsEmpty());
+}
+
+TEST(Worker, ALackOfMemoryInAPlanThatIsOverCountsNoMore) {
+  WorkerRig rig;
+  rig.join();
+  rig.train_until_plan_two();
+  rig.tell(no_memory_in(1));
+  EXPECT_EQ(rig.count(Body::FAILED), 0u);
+  rig.tell(no_memory_in(2));
+  EXPECT_EQ(rig.count(Body::FAILED), 1u);
+}
+
+/// Its device has left work undone that the step needs.
+TEST(Worker, WhoseReplicaHasNoMemoryForItsWorkEnds) {
+  WorkerRig rig;
+  rig.join();
+  rig.host(1);
+  rig.tell(WorkerFault{absl::ResourceExhaustedError("no memory"), {}});
+  ASSERT_EQ(rig.count(Body::FAILED), 1u);
+  EXPECT_FALSE(rig.link->bodies(Body::FAILED)[0].getFailed().getStays());
+  EXPECT_EQ(rig.ends.size(), 1u);
 }
 
 TEST(Worker, DrawsNoTextWhileItTrains) {
