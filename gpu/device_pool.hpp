@@ -24,6 +24,7 @@ class DevicePool : public std::enable_shared_from_this<DevicePool> {
     int64_t numbers = 0;  // A tensor has so many.
     NumberType type = NumberType::kFloat32;
     int64_t count = 0;  // So many are out at once.
+    bool operator==(const Tensors&) const = default;
   };
   /// May block. ResourceExhausted as `Device::allocate`.
   static absl::StatusOr<std::shared_ptr<DevicePool>> create(std::shared_ptr<Device> device,

@@ -36,12 +36,15 @@ absl::StatusOr<bool> StageLink::connect() {
       options_.say(absl::StrCat("activations of ", options_.name,
                                 " go by way of the hosts: ", outcome.path.reason));
     }
+    memory_.reset();
     return false;
   }
   workers_ = outcome.members;
-  SKEIN_ASSIGN_OR_RETURN(
-      memory_, gpu::DevicePool::create(options_.device,
-                                       {tensors_.numbers, outcome.activations, tensors_.count}));
+  const gpu::DevicePool::Tensors tensors{tensors_.numbers, outcome.activations, tensors_.count};
+  if (!memory_ || memory_->tensors() != tensors) {
+    memory_.reset();  // The others may have float32 only.
+    SKEIN_ASSIGN_OR_RETURN(memory_, gpu::DevicePool::create(options_.device, tensors));
+  }
   SKEIN_RETURN_IF_ERROR(members_.form(std::move(outcome)));
   options_.say(absl::StrCat("activations of ", options_.name, " go from device to device"));
   return true;

@@ -35,9 +35,14 @@ LinkTensors tensors_of_link(const plans::Plan& plan, const plans::CommunicationP
 /// block, one call at a time.
 class StageLink {
  public:
+  /// `memory`: taken for the tensors before, where they were counted on to have the type of this
+  /// device's activations. Null: there was none then.
   StageLink(DeviceMembersOptions options, const LinkTensors& tensors,
-            std::shared_ptr<net::RendezvousStore> store)
-      : options_(options), tensors_(tensors), members_(std::move(options), std::move(store)) {}
+            std::shared_ptr<gpu::DevicePool> memory, std::shared_ptr<net::RendezvousStore> store)
+      : options_(options),
+        tensors_(tensors),
+        memory_(std::move(memory)),
+        members_(std::move(options), std::move(store)) {}
 
   /// Waits until every member has called it. False: they go by way of the hosts, which is said.
   /// ResourceExhausted if the device has no memory for its tensors.

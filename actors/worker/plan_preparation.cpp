@@ -212,11 +212,11 @@ void PlanPreparation::on_prepared(const PreparedReplicas& result) {
   prepared_ = result.replicas;
   fetched_.clear();
   step_ = Step::kForming;
-  form_groups(result.links);
+  form_groups(result);
 }
 
 /// In the order of their numbers on every worker: forming one waits for all of its members.
-void PlanPreparation::form_groups(const std::map<int32_t, LinkTensors>& link_tensors) {
+void PlanPreparation::form_groups(const PreparedReplicas& result) {
   for (const PreparedReplica& replica : prepared_) {
     for (plans::GroupId number : replica.groups) {
       const plans::GroupPart& group = plans::group_at(plan(), number);
@@ -234,7 +234,7 @@ void PlanPreparation::form_groups(const std::map<int32_t, LinkTensors>& link_ten
       forming_.insert(number);
     }
   }
-  form_links(link_tensors);
+  form_links(result);
   try_end();
 }
 
@@ -251,15 +251,17 @@ std::vector<plans::StagePair> PlanPreparation::links_here() const {
   return pairs;
 }
 
-void PlanPreparation::form_links(const std::map<int32_t, LinkTensors>& tensors) {
+void PlanPreparation::form_links(const PreparedReplicas& result) {
   if (!options_.parts.make_stage_link || !may_link()) return;
   for (const plans::StagePair& pair : links_here()) {
     net::GradientGroup::Options options;
     options.name =
         absl::StrCat("generation-", plan().generation, "/stages-", pair.front, "-", pair.front + 1);
     GroupRequest request = group_request(options);
-    const auto own = tensors.find(pair.front);
-    if (own != tensors.end()) request.tensors = own->second;
+    const auto own = result.links.find(pair.front);
+    if (own != result.links.end()) request.tensors = own->second;
+    const auto taken = result.link_memory.find(pair.front);
+    if (taken != result.link_memory.end()) request.memory = taken->second;
     std::optional<StageLinkParts> parts = options_.parts.make_stage_link(pair.group, request);
     if (!parts) continue;
     options_.form_link(parts->io);

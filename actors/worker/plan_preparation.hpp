@@ -104,8 +104,8 @@ class PlanPreparation {
   void open_stream(net::schema::TensorKind kind, int64_t layer, uint32_t tensors_max,
                    std::optional<plans::WorkerId> sender = std::nullopt);
   void try_prepare();
-  void form_groups(const std::map<int32_t, LinkTensors>& link_tensors);
-  void form_links(const std::map<int32_t, LinkTensors>& tensors);
+  void form_groups(const PreparedReplicas& result);
+  void form_links(const PreparedReplicas& result);
   std::vector<plans::StagePair> links_here() const;
   void try_end();
   void keep_fetched();

@@ -176,6 +176,28 @@ absl::Status reserve_memory(const PrepareRequest& request,
   return request.device->reserve(bytes);
 }
 
+/// On the device there is a model that the plan does not go on with.
+bool holds_other_models(const PrepareRequest& request, const PreparedReplicas& result) {
+  return std::any_of(request.on_device.begin(), request.on_device.end(), [&](const auto& held) {
+    return std::none_of(result.replicas.begin(), result.replicas.end(),
+                        [&](const auto& each) { return each.model == held.model; });
+  });
+}
+
+/// Behind the models. ResourceExhausted only if models can be let go for it.
+absl::Status take_link_memory(const PrepareRequest& request, PreparedReplicas& result) {
+  for (const auto& [front, tensors] : result.links) {
+    auto memory = gpu::DevicePool::create(
+        request.device, {tensors.numbers, request.device->info().activations, tensors.count});
+    if (memory.ok()) {
+      result.link_memory[front] = *std::move(memory);
+    } else if (!absl::IsResourceExhausted(memory.status()) || holds_other_models(request, result)) {
+      return memory.status();
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
   result.links = tensors_of_links(request);
   SKEIN_RETURN_IF_ERROR(reserve_memory(request, result.links));
@@ -224,7 +246,7 @@ absl::Status prepare(const PrepareRequest& request, PreparedReplicas& result) {
       result.replicas.push_back(std::move(prepared));
     }
   }
-  return absl::OkStatus();
+  return take_link_memory(request, result);
 }
 
 /// Copies on the host of what models on the device hold; nothing if one cannot be read.
@@ -315,6 +337,7 @@ PrepareIo::behavior_type prepare_io(PrepareIo::stateful_pointer<PrepareIoState> 
         result.status = prepare(request, result);
         if (absl::IsResourceExhausted(result.status)) {
           result.replicas.clear();
+          result.link_memory.clear();
           result.moved = move_to_host(request);
         }
         self->send(listener, std::move(result));

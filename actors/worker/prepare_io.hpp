@@ -16,6 +16,7 @@
 #include "actors/messages.hpp"
 #include "actors/worker/emergency_save.hpp"
 #include "gpu/data/token_data.hpp"
+#include "gpu/device_pool.hpp"
 #include "gpu/model/stage_model.hpp"
 #include "net/data/data_plane.hpp"
 #include "plans/plan/plan_part.hpp"
@@ -60,9 +61,12 @@ struct PreparedReplicas {
   std::shared_ptr<const gpu::TokenData> data;  // Null for a device that only sleeps.
   std::vector<PreparedReplica> replicas;
   std::map<int32_t, LinkTensors> links;  // Those of `PrepareRequest::linked`.
-  /// The device had no memory beside the models that are held: these are copies of their state on
-  /// the host, so that the models can be let go and the plan prepared again. Only if `status` is
-  /// ResourceExhausted.
+  /// By the stages in front of the links. None where the device has no more, and no model that the
+  /// plan does not need: by way of the hosts a link takes none.
+  std::map<int32_t, std::shared_ptr<gpu::DevicePool>> link_memory;
+  /// The device had no memory beside the models that are held, for others or for links: these are
+  /// copies of their state on the host, so that the models can be let go and the plan prepared
+  /// again. Only if `status` is ResourceExhausted.
   std::vector<HeldState> moved;
 };
 

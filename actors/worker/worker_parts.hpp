@@ -17,6 +17,7 @@
 #include "actors/replica/shard_io.hpp"
 #include "actors/worker/text_stage_io.hpp"
 #include "gpu/device.hpp"
+#include "gpu/device_pool.hpp"
 #include "net/reduce/gradient_group.hpp"
 #include "plans/base/ids.hpp"
 #include "plans/base/sweeps.hpp"
@@ -48,7 +49,8 @@ struct GroupRequest {
   uint64_t generation = 0;
   std::string backend;  // comm.backend; "gloo" where no devices can form groups.
   std::shared_ptr<gpu::Device> device;
-  LinkTensors tensors;  // A link's.
+  LinkTensors tensors;                      // A link's.
+  std::shared_ptr<gpu::DevicePool> memory;  // A link's, for these; null: none was taken.
 };
 
 /// How a worker gets what depends on the machine it runs on.

@@ -184,8 +184,8 @@ class LocalWorker final : public WorkerProcess {
         formation_round(request)->tell();  // The other end may be a GPU, which waits for that.
         return std::nullopt;
       }
-      const auto link =
-          std::make_shared<StageLink>(device_members(number, request), request.tensors, store_);
+      const auto link = std::make_shared<StageLink>(device_members(number, request),
+                                                    request.tensors, request.memory, store_);
       return StageLinkParts{system_->spawn<caf::detached>(stage_link_io, number, link),
                             [link] { link->abort(); }};
     };

@@ -233,6 +233,68 @@ TEST(PrepareIo, WhatAFullDeviceHoldsIsMovedToTheHost) {
   EXPECT_EQ(rig.state_of(first), rig.state_of(again));
 }
 
+/// Has so much memory of its own.
+class BoundedDevice final : public gpu::Device {
+ public:
+  BoundedDevice() : inner_(gpu::make_host_device(1)), info_(inner_->info()) {
+    info_.is_host_memory = false;
+  }
+  const gpu::DeviceInfo& info() const override { return info_; }
+  absl::StatusOr<gpu::Buffer> allocate(int64_t bytes) override {
+    if (bytes_max > 0 && *in_use + bytes > bytes_max) return absl::ResourceExhaustedError("full");
+    auto made = inner_->allocate(bytes);
+    if (!made.ok()) return made.status();
+    *in_use += bytes;
+    const auto kept = std::make_shared<gpu::Buffer>(*std::move(made));
+    return gpu::Buffer(kept->data(), bytes,
+                       [kept, count = in_use](void*) { *count -= kept->bytes(); });
+  }
+  absl::Status run(gpu::Work work) override { return inner_->run(std::move(work)); }
+
+  int64_t bytes_max = 0;  // 0: no bound.
+  const std::shared_ptr<int64_t> in_use = std::make_shared<int64_t>(0);
+
+ private:
+  const std::unique_ptr<gpu::Device> inner_;
+  gpu::DeviceInfo info_;
+};
+
+TEST(PrepareIo, ModelsOfThePlanBeforeMakeWayForTensorsOfALink) {
+  PrepareRig rig;
+  const auto device = std::make_shared<BoundedDevice>();
+  rig.request.device = device;
+  rig.request.job = small_job(2, 1);
+  rig.request.job.data = rig.job.data;
+  const plans::Plan plan = plans::make_layout_plan(rig.request.job, {{1}, {2}}, 1).value();
+  rig.request.plan = plans::PlanParts(plan, {.whole = true}, {}).of({1});
+  rig.hold(rig.prepare().replicas.at(0));
+  const int64_t model_bytes = *device->in_use;
+  rig.request.linked = {0};
+  rig.request.on_device = rig.request.held;
+
+  device->bytes_max = model_bytes;
+  ASSERT_TRUE(rig.prepare().status.ok())
+      << "it may go by way of the hosts: " << rig.prepared->status;
+  EXPECT_TRUE(rig.prepared->link_memory.empty());
+
+  rig.request.job.optimizer.weight_decay = 0.5;  // So that it needs another model.
+  device->bytes_max = 2 * model_bytes;
+  const std::vector<HeldState> moved = rig.prepare().moved;
+  EXPECT_TRUE(absl::IsResourceExhausted(rig.prepared->status)) << rig.prepared->status;
+  ASSERT_EQ(moved.size(), 1u);
+  EXPECT_TRUE(rig.prepared->replicas.empty());
+  rig.request.held = moved;
+  rig.request.on_device.clear();
+  ASSERT_TRUE(rig.prepare().status.ok()) << rig.prepared->status;
+  const auto& memory = rig.prepared->link_memory;
+  ASSERT_EQ(memory.count(0), 1u);
+  const plans::TrainingSpec& training = rig.request.job.training;
+  EXPECT_EQ(memory.at(0)->tensors(),
+            (gpu::DevicePool::Tensors{
+                plan.microbatch_rows * training.seq_len * rig.request.job.model.channels,
+                gpu::NumberType::kFloat32, 2}));
+}
+
 TEST(PrepareIo, ADeviceThatIsLostIsNoDamageOfOthersState) {
   PrepareRig rig;
   const auto device = std::make_shared<SmallDevice>();
