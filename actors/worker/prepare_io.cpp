@@ -310,11 +310,7 @@ absl::Status measure(const ProfileWork& work, plans::MeasuredWorker& measured) {
   measured.memory_bytes =
       measured.is_device_memory ? work.device->info().memory_bytes : gpu::machine_memory_bytes();
   measured.memory_bytes_max = memory_left(work, measured.is_device_memory);
-  // Every search for a plan then leaves it free, and none has to know of it.
-  const int64_t rounding = gpu::rounding_bytes(work.job, *work.device, work.rows.back());
-  for (int64_t* bytes : {&measured.memory_bytes, &measured.memory_bytes_max}) {
-    if (*bytes > 0) *bytes = std::max<int64_t>(1, *bytes - rounding);
-  }
+  measured.rounding_bytes = gpu::rounding_bytes(work.job, *work.device, work.rows.back());
   const double patience_s = std::min(work.job.elastic.heartbeat_timeout_seconds, kProbeSecondsMax);
   const std::chrono::milliseconds patience(static_cast<int64_t>(patience_s * 1e3));
   for (plans::WorkerId peer : work.peers) {

@@ -118,6 +118,7 @@ void read(schema::Profiled::Reader from, Bounds& bounds, plans::MeasuredWorker& 
   to.memory_bytes = bounds.signed_count("memoryBytes", from.getMemoryBytes(), kBytesMax);
   to.is_device_memory = from.getIsDeviceMemory();
   to.memory_bytes_max = bounds.signed_count("memoryBytesMax", from.getMemoryBytesMax(), kBytesMax);
+  to.rounding_bytes = bounds.signed_count("roundingBytes", from.getRoundingBytes(), kBytesMax);
   const auto links = from.getLinks();
   const unsigned count = bounds.size("links", links.size(), kPeersMax);
   for (unsigned i = 0; i < count; ++i) {
@@ -135,6 +136,7 @@ void write(const plans::MeasuredWorker& from, schema::Profiled::Builder to) {
   to.setMemoryBytes(static_cast<uint64_t>(from.memory_bytes));
   to.setIsDeviceMemory(from.is_device_memory);
   to.setMemoryBytesMax(static_cast<uint64_t>(from.memory_bytes_max));
+  to.setRoundingBytes(static_cast<uint64_t>(from.rounding_bytes));
   auto links = to.initLinks(static_cast<unsigned>(from.links.size()));
   unsigned i = 0;
   for (const auto& [peer, speed] : from.links) {

@@ -281,6 +281,7 @@ struct Profiled {
   memoryBytes @2 :UInt64;           # The machine's or the device's; 0: not known.
   isDeviceMemory @3 :Bool;          # The device is the one that the profile names.
   memoryBytesMax @4 :UInt64;        # That the worker may take of it; 0: all.
+  roundingBytes @5 :UInt64;         # What its blocks of memory are rounded up by, at most.
 }
 
 struct Rendezvous {

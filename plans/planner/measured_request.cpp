@@ -96,7 +96,7 @@ int64_t memory_for_models(const MeasuredWorker& worker, int64_t users, int64_t g
     bytes = std::max<int64_t>(bytes - group_bytes, 1);
   }
   if (worker.memory_bytes_max > 0 && bytes > 0) bytes = std::min(bytes, worker.memory_bytes_max);
-  return bytes;
+  return bytes > 0 ? std::max<int64_t>(bytes - worker.rounding_bytes, 1) : 0;
 }
 
 }  // namespace

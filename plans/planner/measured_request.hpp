@@ -27,6 +27,7 @@ struct MeasuredWorker {
   int64_t memory_bytes = 0;
   bool is_device_memory = false;
   int64_t memory_bytes_max = 0;         // That it may take of it; 0: all.
+  int64_t rounding_bytes = 0;           // What its blocks of memory are rounded up by, at most.
   std::map<WorkerId, LinkSpeed> links;  // To the other workers.
   bool operator==(const MeasuredWorker&) const = default;
 };
@@ -37,8 +38,8 @@ std::vector<int64_t> rows_to_measure(const JobSpec& job);
 /// The cluster that was measured: a host per name, device n - 1 for the n-th worker. The speed of
 /// the first worker is 1.0, that of another the ratio of the times for a whole micro-batch. A path
 /// has the mean of what both ends measured; where nobody measured, that of the fastest network.
-/// What GPUs have is less than their memory by what their groups take (`device_group_bytes`), so
-/// that every planner and every check leaves room for these.
+/// What GPUs have is less than their memory by what their groups take (`device_group_bytes`), and
+/// what a worker has by what it rounds up, so that every planner and every check leaves room.
 ClusterSpec measured_cluster(const JobSpec& job, const std::vector<MeasuredWorker>& workers);
 
 /// What to ask a planner for `job` on these workers: any schedule, any number of micro-batches.

@@ -170,7 +170,7 @@ class OwnMemoryDevice final : public gpu::Device {
   gpu::DeviceInfo info_;
 };
 
-TEST(PrepareIo, PlansCountOnWhatADeviceHasLessWhatRoundingTakes) {
+TEST(PrepareIo, SaysWhatADeviceHasAndWhatRoundingTakes) {
   PrepareRig rig;
   ProfileWork work;
   work.job = rig.job;
@@ -182,7 +182,8 @@ TEST(PrepareIo, PlansCountOnWhatADeviceHasLessWhatRoundingTakes) {
   ASSERT_TRUE(rig.measured->status.ok()) << rig.measured->status;
   const int64_t rounding = gpu::rounding_bytes(rig.job, *work.device, 2);
   EXPECT_GT(rounding, 0);
-  EXPECT_EQ(rig.measured->measured.memory_bytes, work.device->info().memory_bytes - rounding);
+  EXPECT_EQ(rig.measured->measured.rounding_bytes, rounding);
+  EXPECT_EQ(rig.measured->measured.memory_bytes, work.device->info().memory_bytes);
   EXPECT_EQ(rig.measured->measured.memory_bytes_max, 0) << "there is no limit";
 }
 

@@ -351,6 +351,7 @@ class RandomMessages {
     to.memory_bytes = static_cast<int64_t>(count(kBytesMax));
     to.is_device_memory = flag();
     to.memory_bytes_max = static_cast<int64_t>(count(kBytesMax));
+    to.rounding_bytes = static_cast<int64_t>(count(kBytesMax));
     for (size_t i = elements(); i > 0; --i) {
       to.links[worker()] = {real(1, kBytesPerSecondMax), real(0, 1e9)};
     }

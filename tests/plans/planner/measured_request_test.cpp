@@ -84,6 +84,16 @@ TEST(MeasuredCluster, KeepsToTheLimitOfAWorker) {
   EXPECT_EQ(memory_of({limited}), (std::vector<int64_t>{10 * kGigabyte}));
 }
 
+TEST(MeasuredCluster, LeavesRoomForWhatEachWorkerOfAGpuRoundsUp) {
+  std::vector<MeasuredWorker> workers = {gpu_worker(1, "cuda:0", 100), gpu_worker(2, "cuda:0", 100),
+                                         gpu_worker(3, "cuda:1", 100), gpu_worker(4, "cuda:2", 0)};
+  for (MeasuredWorker& each : workers) each.rounding_bytes = 10;
+  workers[2].memory_bytes_max = 30;
+  EXPECT_EQ(memory_of(workers), (std::vector<int64_t>{40, 40, 20, 0}));
+  workers[2].rounding_bytes = 30;
+  EXPECT_EQ(memory_of({workers[2]}), (std::vector<int64_t>{1})) << "0 would be no limit";
+}
+
 TEST(MeasuredCluster, TakesTheFirstWorkerForTheMeasureOfSpeed) {
   MeasuredWorker fast = gpu_worker(2, "cuda:0", 1);
   fast.profile.layers[0].at = {{2, 2, 2}};
