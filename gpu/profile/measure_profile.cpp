@@ -200,8 +200,12 @@ int64_t working_bytes(const plans::JobSpec& job, const Device& device, int64_t r
 
 int64_t rounding_bytes(const plans::JobSpec& job, const Device& device, int64_t rows) {
   StageModelOptions options = options_of(job, {0, plans::layer_count(job.model)}, rows);
+  // The planner halves them where none else fit, down to one row.
+  const bool may_halve = job.parallelism.pipeline_parallel_degree == plans::kAutoDegree;
+  const int64_t microbatches =
+      may_halve ? job.training.global_batch_size : plans::microbatch_count(job);
   // Twice the stages, of which there are no more than layers, is what filling all bubbles takes.
-  const int64_t in_flight = plans::microbatch_count(job) * job.sync.claims_in_flight;
+  const int64_t in_flight = microbatches * job.sync.claims_in_flight;
   options.stash_count =
       static_cast<int32_t>(std::min(in_flight, 2 * plans::layer_count(job.model)));
   options.old_versions = static_cast<int32_t>(job.sync.claims_in_flight - 1);

@@ -30,7 +30,7 @@ int64_t working_bytes(const plans::JobSpec& job, const Device& device, int64_t r
 
 /// What rounding adds at most to the memory of a stage, whichever layers a plan gives it, with
 /// micro-batches of at most so many rows; see gpu/model/memory_estimate.hpp. Of stashes it counts
-/// as many as any schedule but GPipe's holds.
+/// as many as any schedule but GPipe's holds, also of smaller micro-batches if the planner chooses.
 int64_t rounding_bytes(const plans::JobSpec& job, const Device& device, int64_t rows);
 
 }  // namespace skein::gpu

@@ -65,6 +65,31 @@ TEST(MeasureProfile, BytesAreThoseOfAWholeStage) {
   }
 }
 
+/// With memory of its own, for sizes.
+class OwnMemoryDevice final : public Device {
+ public:
+  OwnMemoryDevice() { info_.memory_bytes = int64_t{1} << 30; }
+  const DeviceInfo& info() const override { return info_; }
+  absl::StatusOr<Buffer> allocate(int64_t) override { return absl::ResourceExhaustedError("none"); }
+  absl::Status run(Work) override { return absl::OkStatus(); }
+
+ private:
+  DeviceInfo info_;
+};
+
+TEST(MeasureProfile, RoundingIsOfAsManyMicrobatchesAsThePlannerMayMake) {
+  const OwnMemoryDevice device;
+  plans::JobSpec job = small_job();
+  job.training.global_batch_size = 8;
+  const int64_t of_two = rounding_bytes(job, device, 4);
+  job.training.micro_batch_size = 1;
+  const int64_t of_eight = rounding_bytes(job, device, 4);
+  EXPECT_GT(of_eight, of_two);
+  job.training.micro_batch_size = 4;
+  job.parallelism.pipeline_parallel_degree = plans::kAutoDegree;
+  EXPECT_EQ(rounding_bytes(job, device, 4), of_eight);
+}
+
 TEST(MeasureProfile, ASleepingDeviceTakesItsTimesByBlocksAndRows) {
   const auto device = make_sleep_device({2000, 4000, 500}, 0.5);
   const auto profile = measure_profile(small_job(), *device, {2, 4}, 1);
