@@ -151,7 +151,7 @@ class ShardedReader final : public CheckpointReader {
       if (listed.tensors.empty()) {
         faults = find_file_faults(folder_, name, listed);
       } else {
-        const absl::Status there = check_there(path);
+        absl::Status there = check_there(path);
         if (!there.ok() && !absl::IsNotFound(there)) return there;
         std::error_code error;
         const bool is_whole = there.ok() && fs::file_size(path, error) == listed.bytes && !error;

@@ -74,10 +74,9 @@ struct TakenActivations {
 struct GivenActivations {
   GivenActivations() = default;
   GivenActivations(Numbers at, int64_t number_count) : numbers(at), count(number_count) {}
-  template <class Floats>
-  requires std::convertible_to<Floats&&, std::span<float>> GivenActivations(Floats&& floats)
-      : numbers(std::span<float>(floats).data()),
-        count(static_cast<int64_t>(std::span<float>(floats).size())) {}
+  GivenActivations(std::span<float> floats)
+      : numbers(floats.data()), count(static_cast<int64_t>(floats.size())) {}
+  GivenActivations(std::vector<float>& floats) : GivenActivations(std::span(floats)) {}
 
   Numbers numbers;
   int64_t count = 0;
