@@ -441,53 +441,58 @@ TEST(Checkpoint, WhatMayNotBeReadIsNotSaidToBeMissing) {
   expect_whole(run.path(), 1);
 }
 
-TEST(Checkpoint, ANewerOneThatMayNotBeReadIsToldOf) {
-  tests::TemporaryFolder run;
-  for (const uint64_t steps : {1, 2}) {
-    ASSERT_TRUE(save(run.path(), {1}, steps, 0, one_block()).ok());
+/// A run with the checkpoints of steps 1 and 2; who has no rights may write one, and not read that
+/// of step 2.
+struct TwoOfWhichTheNewerIsClosed {
+  TwoOfWhichTheNewerIsClosed() {
+    for (const uint64_t steps : {1, 2}) {
+      EXPECT_TRUE(save(run.path(), {1}, steps, 0, one_block()).ok());
+    }
+    before = fs::status(closed).permissions();
+    fs::permissions(run.path(), fs::perms::all);
+    fs::permissions(run.file("checkpoint"), fs::perms::all);
+    fs::permissions(closed, fs::perms::none);
   }
+  void open() const { fs::permissions(closed, before); }
+
+  tests::TemporaryFolder run;
   const std::string closed = run.file("checkpoint/step-00000002");
-  const fs::perms before = fs::status(closed).permissions();
-  fs::permissions(run.path(), fs::perms::all);
-  fs::permissions(closed, fs::perms::none);
+  fs::perms before = fs::perms::none;
+};
+
+TEST(Checkpoint, ANewerOneThatMayNotBeReadIsToldOf) {
+  TwoOfWhichTheNewerIsClosed two;
   absl::StatusOr<std::vector<std::string>> folders;
   absl::StatusOr<WholeCheckpoint> whole;
   absl::Status opened;
   {
     const tests::WithoutRights nobody;
-    folders = complete_checkpoints(run.path());
-    whole = newest_whole_checkpoint(run.path(), "own");
-    opened = CheckpointReader::open(run.path()).status();
+    folders = complete_checkpoints(two.run.path());
+    whole = newest_whole_checkpoint(two.run.path(), "own");
+    opened = CheckpointReader::open(two.run.path()).status();
   }
-  fs::permissions(closed, before);
+  two.open();
   ASSERT_TRUE(folders.ok()) << folders.status();
-  EXPECT_THAT(*folders, ElementsAre(closed, run.file("checkpoint/step-00000001")));
+  EXPECT_THAT(*folders, ElementsAre(two.closed, two.run.file("checkpoint/step-00000001")));
   ASSERT_TRUE(whole.ok()) << whole.status();
   ASSERT_TRUE(whole->reader);
-  EXPECT_EQ(whole->reader->folder(), run.file("checkpoint/step-00000001"));
-  EXPECT_THAT(whole->faults, ElementsAre(AllOf(HasSubstr(closed), HasSubstr("Permission denied"))));
+  EXPECT_EQ(whole->reader->folder(), two.run.file("checkpoint/step-00000001"));
+  EXPECT_THAT(whole->faults,
+              ElementsAre(AllOf(HasSubstr(two.closed), HasSubstr("Permission denied"))));
   EXPECT_TRUE(absl::IsPermissionDenied(opened)) << opened;
 }
 
 TEST(Checkpoint, OneThatMayNotBeReadKeepsNoOtherFromBeingWritten) {
-  tests::TemporaryFolder run;
-  for (const uint64_t steps : {1, 2}) {
-    ASSERT_TRUE(save(run.path(), {1}, steps, 0, one_block()).ok());
-  }
-  const std::string closed = run.file("checkpoint/step-00000002");
-  const fs::perms before = fs::status(closed).permissions();
-  fs::permissions(run.path(), fs::perms::all);
-  fs::permissions(run.file("checkpoint"), fs::perms::all);
-  fs::permissions(closed, fs::perms::none);
+  TwoOfWhichTheNewerIsClosed two;
   absl::Status saved;
   {
     const tests::WithoutRights nobody;
-    saved = save(run.path(), {1}, 3, 2, one_block());
+    saved = save(two.run.path(), {1}, 3, 2, one_block());
   }
-  fs::permissions(closed, before);
+  two.open();
   EXPECT_TRUE(saved.ok()) << saved;
   for (const uint64_t steps : {1, 2, 3}) {
-    expect_whole(run.file("checkpoint/" + checkpoint_name(steps)), steps, one_block());
+    expect_whole(two.run.file("checkpoint/" + checkpoint_name(steps)), steps, one_block());
   }
 }
 

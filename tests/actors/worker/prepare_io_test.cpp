@@ -122,14 +122,20 @@ class ReservingDevice final : public gpu::Device {
   const std::unique_ptr<gpu::Device> inner_ = gpu::make_host_device(1);
 };
 
-TEST(PrepareIo, TensorsOnTheirWayBetweenDevicesAreReserved) {
-  PrepareRig rig;
-  const auto device = std::make_shared<ReservingDevice>();
+/// Worker 1 gets the first of two stages, on that device; the plan.
+plans::Plan ask_for_front(PrepareRig& rig, const std::shared_ptr<gpu::Device>& device) {
   rig.request.device = device;
   rig.request.job = small_job(2, 1);
   rig.request.job.data = rig.job.data;
-  const plans::Plan plan = plans::make_layout_plan(rig.request.job, {{1}, {2}}, 1).value();
+  plans::Plan plan = plans::make_layout_plan(rig.request.job, {{1}, {2}}, 1).value();
   rig.request.plan = plans::PlanParts(plan, {.whole = true}, {}).of({1});
+  return plan;
+}
+
+TEST(PrepareIo, TensorsOnTheirWayBetweenDevicesAreReserved) {
+  PrepareRig rig;
+  const auto device = std::make_shared<ReservingDevice>();
+  const plans::Plan plan = ask_for_front(rig, device);
   ASSERT_TRUE(rig.prepare().status.ok()) << rig.prepared->status;
   const int64_t alone = device->reserved;
   rig.request.linked = {0};
@@ -263,11 +269,7 @@ class BoundedDevice final : public gpu::Device {
 TEST(PrepareIo, ModelsOfThePlanBeforeMakeWayForTensorsOfALink) {
   PrepareRig rig;
   const auto device = std::make_shared<BoundedDevice>();
-  rig.request.device = device;
-  rig.request.job = small_job(2, 1);
-  rig.request.job.data = rig.job.data;
-  const plans::Plan plan = plans::make_layout_plan(rig.request.job, {{1}, {2}}, 1).value();
-  rig.request.plan = plans::PlanParts(plan, {.whole = true}, {}).of({1});
+  const plans::Plan plan = ask_for_front(rig, device);
   rig.hold(rig.prepare().replicas.at(0));
   const int64_t model_bytes = *device->in_use;
   rig.request.linked = {0};
