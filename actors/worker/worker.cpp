@@ -9,6 +9,7 @@
 
 #include <caf/send.hpp>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "actors/end_process.hpp"
@@ -510,8 +511,8 @@ void WorkerState::on_heartbeat() {
     give_up(absl::UnavailableError(
         absl::StrCat("lost the coordinator, and this worker is to leave: ", *leaves)));
   }
-  if (gives_up) save_held();
   if (gives_up && now_us() >= gives_up_at_us) end_given_up();
+  if (gives_up) save_held();
   if (has_ended()) return;
   if (!gives_up && session->is_silent(now_us(), job.elastic.heartbeat_timeout_seconds *
                                                     plans::kMicrosecondsPerSecond)) {
@@ -646,7 +647,9 @@ void WorkerState::on_saved(const EmergencySaved& saved) {
   if (has_ended() || saving == Saving::kNothing) return;
   const bool was_all = std::exchange(saving, Saving::kNothing) == Saving::kAll;
   left.status = saved.status;
-  if (!saved.folders.empty()) left.folders = saved.folders;
+  for (const std::string& folder : saved.folders) {
+    if (!absl::c_linear_search(left.folders, folder)) left.folders.push_back(folder);
+  }
   if (saved.may_go_later) return;  // The next heartbeat tries again, until `gives_up_at_us`.
   has_saved_copies = true;
   const bool has_device_ended = phase != Phase::kQuiescing;
@@ -673,18 +676,17 @@ void WorkerState::end_given_up() {
     if (is_late) absl::StrAppend(&text, " within ", job.elastic.coordinator_timeout_seconds, " s");
     if (!left.status.ok()) absl::StrAppend(&text, ": ", std::string(left.status.message()));
   }
-  // The process then waits for neither device nor disk.
-  const bool is_over = is_late || is_device_at_work;
-  end(absl::Status(is_over ? absl::StatusCode::kDeadlineExceeded : gives_up->code(), text));
+  end(absl::Status(gives_up->code(), text));
 }
 
 void WorkerState::end(const absl::Status& status) {
   if (has_ended()) return;
+  const bool is_at_work = phase == Phase::kQuiescing || saving != Saving::kNothing;
   phase = Phase::kEnded;
   if (share) share->leave();
   session->close();
   preparation->end();
-  config.on_end(status);
+  config.on_end(status, is_at_work);
 }
 
 void WorkerState::check_invariants() const {

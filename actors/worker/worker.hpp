@@ -96,8 +96,9 @@ struct WorkerConfig {
   PrepareIo prepare;
   /// Connects to the coordinator, trying for so many seconds; LinkOpened or LinkClosed follows.
   std::function<void(uint64_t attempt, double seconds)> connect;
-  /// Called once with how the worker ended.
-  std::function<void(absl::Status)> on_end;
+  /// Called once with how the worker ended, and whether its device or disk is still at work, which
+  /// nobody is to wait for.
+  std::function<void(absl::Status, bool is_at_work)> on_end;
 };
 
 struct WorkerState {  // Owned by one actor; touched only from its handlers.

@@ -128,7 +128,9 @@ class LocalWorker final : public WorkerProcess {
     config.plane = plane_;
     config.store = store_;
     config.prepare = prepare_;
-    config.on_end = [this](absl::Status status) { signal_end(std::move(status)); };
+    config.on_end = [this](absl::Status status, bool is_at_work) {
+      signal_end(std::move(status), is_at_work);
+    };
     config.parts = make_parts();
     config.connect = [this](uint64_t attempt, double seconds) { connect(attempt, seconds); };
     worker_ = system_->spawn(worker, std::move(config));
@@ -149,6 +151,7 @@ class LocalWorker final : public WorkerProcess {
   }
 
   const absl::Status& result() const override { return result_; }
+  bool is_at_work() const override { return is_at_work_; }
 
  private:
   WorkerParts make_parts() {
@@ -325,11 +328,12 @@ class LocalWorker final : public WorkerProcess {
     link_->send(net::encode(head_, net::RendezvousEntry{key, value, receivers}));
   }
 
-  void signal_end(absl::Status status) {
+  void signal_end(absl::Status status, bool is_at_work) {
     std::lock_guard lock(mutex_);
     if (ended_) return;
     ended_ = true;
     result_ = std::move(status);
+    is_at_work_ = is_at_work;
     ended_signal_.notify_all();
   }
 
@@ -354,6 +358,7 @@ class LocalWorker final : public WorkerProcess {
   bool spawned_ = false;
   bool ended_ = false;
   absl::Status result_;
+  bool is_at_work_ = false;
 };
 
 }  // namespace

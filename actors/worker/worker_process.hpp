@@ -52,6 +52,9 @@ class WorkerProcess {
   /// Ok when the coordinator said stop, at the end of the run or after `leave`. Valid once `wait`
   /// has returned true.
   virtual const absl::Status& result() const = 0;
+  /// A device or a disk is still at work for the run, which nobody is to wait for: destruction
+  /// would. Valid like `result`.
+  virtual bool is_at_work() const = 0;
 };
 
 }  // namespace skein::actors

@@ -108,9 +108,9 @@ absl::Status check_addresses(const WorkerArguments& arguments) {
   return absl::OkStatus();
 }
 
-/// How a run that the worker has served has ended. Whoever has to end before what it holds is
-/// written does not wait for the disk, unless there are other runs. `address`: its coordinator's,
-/// if there are other runs; else empty.
+/// How a run that the worker has served has ended. Nobody waits for a device or a disk that is
+/// still at work for it, unless there are other runs. `address`: its coordinator's, if there are
+/// other runs; else empty.
 int report_end(const actors::WorkerProcess& run, const std::string& address, bool is_last) {
   const absl::Status& result = run.result();
   if (result.ok()) return kExitDone;
@@ -119,7 +119,7 @@ int report_end(const actors::WorkerProcess& run, const std::string& address, boo
   const int code = report_error(
       says_which ? result
                  : absl::Status(result.code(), absl::StrCat("--join ", address, ": ", text)));
-  if (absl::IsDeadlineExceeded(result) && is_last) std::_Exit(code);
+  if (run.is_at_work() && is_last) std::_Exit(code);
   return code;
 }
 

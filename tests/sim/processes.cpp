@@ -405,7 +405,7 @@ actors::WorkerConfig SimulatedWorker::make_config() {
   config.store = store_;
   config.prepare = prepare_;
   config.connect = [this](uint64_t attempt, double seconds) { connect(attempt, seconds); };
-  config.on_end = [this](absl::Status status) {
+  config.on_end = [this](absl::Status status, bool /*is_at_work*/) {
     around_.world.trace(around_.world.name(process_), " ends: ", status.ToString());
     if (own_folder_.empty() && absl::StartsWith(status.message(), "lost the coordinator")) {
       around_.checker.on_given_up(process_);
