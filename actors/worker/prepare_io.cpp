@@ -145,9 +145,10 @@ std::vector<plans::GroupId> groups_of(const plans::PlanPart& plan, plans::Replic
   return groups;
 }
 
+/// Of those that may lead from device to device.
 std::map<int32_t, LinkTensors> tensors_of_links(const PrepareRequest& request) {
   std::map<int32_t, LinkTensors> links;
-  if (request.linked.empty()) return links;
+  if (request.linked.empty() || !request.device->groups().ok()) return links;
   const plans::Plan& plan = *request.plan.whole;
   const plans::CommunicationPlaces places = plans::communication_places(plan);
   const int64_t row_numbers = request.job.training.seq_len * request.job.model.channels;

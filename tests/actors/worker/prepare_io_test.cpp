@@ -15,6 +15,7 @@
 
 #include "gpu/profile/measure_profile.hpp"
 #include "plans/plan/layout_plan.hpp"
+#include "tests/actors/collectives/fake_device_groups.hpp"
 #include "tests/actors/small_job.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -115,10 +116,17 @@ class ReservingDevice final : public gpu::Device {
     reserved = bytes;
     return absl::OkStatus();
   }
+  absl::StatusOr<gpu::DeviceGroups*> groups() override {
+    if (!has_groups) return absl::UnavailableError("several jobs share the device");
+    return &groups_;
+  }
 
   int64_t reserved = 0;
+  bool has_groups = true;
 
  private:
+  GroupWorld world_;
+  FakeDeviceGroups groups_{"node", world_};
   const std::unique_ptr<gpu::Device> inner_ = gpu::make_host_device(1);
 };
 
@@ -147,6 +155,10 @@ TEST(PrepareIo, TensorsOnTheirWayBetweenDevicesAreReserved) {
   const LinkTensors& tensors = rig.prepared->links.at(0);
   EXPECT_EQ(tensors.bytes(), device->reserved - alone) << "who forms the link counts nothing again";
   EXPECT_EQ(tensors.count, 2);
+
+  device->has_groups = false;
+  ASSERT_TRUE(rig.prepare().status.ok()) << rig.prepared->status;
+  EXPECT_EQ(device->reserved, alone) << "all go by way of the hosts";
 }
 
 TEST(PrepareIo, AModelGoesOnOnlyIfItsOptimizerIsTheJobs) {
@@ -256,6 +268,7 @@ class BoundedDevice final : public gpu::Device {
     return gpu::Buffer(kept->data(), bytes,
                        [kept, count = in_use](void*) { *count -= kept->bytes(); });
   }
+  absl::StatusOr<gpu::DeviceGroups*> groups() override { return &groups_; }
   absl::Status run(gpu::Work work) override { return inner_->run(std::move(work)); }
 
   int64_t bytes_max = 0;  // 0: no bound.
@@ -264,6 +277,8 @@ class BoundedDevice final : public gpu::Device {
  private:
   const std::unique_ptr<gpu::Device> inner_;
   gpu::DeviceInfo info_;
+  GroupWorld world_;
+  FakeDeviceGroups groups_{"node", world_};
 };
 
 TEST(PrepareIo, ModelsOfThePlanBeforeMakeWayForTensorsOfALink) {
