@@ -145,7 +145,7 @@ std::vector<plans::GroupId> groups_of(const plans::PlanPart& plan, plans::Replic
   return groups;
 }
 
-/// Of those that may lead from device to device.
+/// Empty where no link can lead from device to device.
 std::map<int32_t, LinkTensors> tensors_of_links(const PrepareRequest& request) {
   std::map<int32_t, LinkTensors> links;
   if (request.linked.empty() || !request.device->groups().ok()) return links;

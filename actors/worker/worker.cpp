@@ -578,6 +578,7 @@ void WorkerState::tell_peer_failure(const absl::Status& why, plans::WorkerId pee
 /// that comes or to measure, still has what it holds. Whoever has no memory for the first plan may
 /// have some for the next, with a smaller part.
 void WorkerState::tell_failed(const absl::Status& why, bool is_at_work) {
+  if (gives_up) return;  // Nobody listens, and what is held is being written.
   const bool lacks_memory = absl::IsResourceExhausted(why) && !(replica_actor && is_at_work);
   const bool holds_state = replica_actor || !store.held().empty();
   const bool may_fit = lacks_memory && (holds_state || phase == Phase::kPreparing);

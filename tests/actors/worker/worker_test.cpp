@@ -174,7 +174,7 @@ struct WorkerRig {
   std::vector<std::string> waits;
   std::vector<uint64_t> attempts;
   std::vector<absl::Status> ends;
-  bool ends_at_work = false;  // Of the last one.
+  bool ends_at_work = false;  // The last of `ends`.
   std::vector<PrepareRequest> prepares;
   std::vector<SendStateRequest> sent_states;
   std::vector<EmergencyRequest> emergencies;
@@ -495,6 +495,18 @@ TEST(Worker, WhoGivesUpItsCoordinatorWaitsForSpaceOnTheDisk) {
   ASSERT_EQ(rig.ends.size(), 1u);
   EXPECT_THAT(std::string(rig.ends[0].message()), ::testing::HasSubstr("the disk is full"));
   EXPECT_FALSE(rig.ends_at_work) << "nothing is being written";
+}
+
+TEST(Worker, AFaultDoesNotCutShortWhatIsWrittenAtTheEnd) {
+  WorkerRig rig;
+  abandon(rig);
+  ASSERT_EQ(rig.emergencies.size(), 1u);
+  rig.tell(WorkerFault{absl::InternalError("the CUDA device is lost")});
+  rig.tell(StateSent{1, absl::InternalError("the CUDA device is lost")});
+  EXPECT_THAT(rig.ends, IsEmpty());
+  rig.tell(EmergencySaved{{"/run/checkpoint/x"}, absl::OkStatus()});
+  ASSERT_EQ(rig.ends.size(), 1u);
+  EXPECT_THAT(std::string(rig.ends[0].message()), ::testing::HasSubstr("/run/checkpoint/x"));
 }
 
 TEST(Worker, WhoGivesUpItsCoordinatorDoesNotWaitForADiskForEver) {
