@@ -35,8 +35,7 @@ struct StateName {
 };
 using FoldersByState = std::map<StateName, std::vector<std::string>, std::greater<>>;
 
-/// Finished ones, or those that are not. One that cannot be looked at is as good as finished:
-/// whoever reads it says why it cannot.
+/// Finished ones, or those that are not.
 FoldersByState find_folders(const std::string& run_folder, bool are_finished = true) {
   FoldersByState found;
   std::error_code error;
@@ -48,8 +47,7 @@ FoldersByState find_folders(const std::string& run_folder, bool are_finished = t
                                  &name.steps_done, &name.generation, &worker);
     const bool is_ours =
         read == 3 && path == emergency_path(run_folder, name.steps_done, name.generation, worker);
-    const bool is_finished = !absl::IsNotFound(check_there((entry.path() / kHeldName).string()));
-    if (is_ours && is_finished == are_finished) found[name].push_back(path);
+    if (is_ours && has_emergency_shards(path) == are_finished) found[name].push_back(path);
   }
   return found;
 }
@@ -188,8 +186,7 @@ absl::Status finish_emergency_shards(const std::string& folder, const TrainerSta
 }
 
 bool has_emergency_shards(const std::string& folder) {
-  std::error_code error;
-  return fs::exists(absl::StrCat(folder, "/", kHeldName), error);
+  return !absl::IsNotFound(check_there(absl::StrCat(folder, "/", kHeldName)));
 }
 
 bool is_state_being_left(const std::string& run_folder, const std::string& run) {

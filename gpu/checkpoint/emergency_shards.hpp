@@ -32,7 +32,8 @@ std::string emergency_path(const std::string& run_folder, uint64_t steps_done, u
 absl::Status finish_emergency_shards(const std::string& folder, const TrainerState& state,
                                      const std::vector<SavedFile>& files);
 
-/// The worker's folder is finished.
+/// The worker's folder is finished. One that cannot be looked at is as good as that: whoever reads
+/// it says why it cannot.
 bool has_emergency_shards(const std::string& folder);
 
 /// The loss after so many steps, the last of which was committed in that generation; none: the run

@@ -220,10 +220,12 @@ TEST(EmergencyShards, WhatMayNotBeReadIsToldOf) {
   fs::permissions(run.file("checkpoint"), fs::perms::all);
   fs::permissions(closed, fs::perms::none);
   absl::StatusOr<AdoptedState> adopted;
+  bool is_finished = false;
   bool is_being_left = true;
   {
     const tests::WithoutRights nobody;
     adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
+    is_finished = has_emergency_shards(closed);
     is_being_left = is_state_being_left(run.path(), "");
   }
   fs::permissions(closed, before);
@@ -232,6 +234,7 @@ TEST(EmergencyShards, WhatMayNotBeReadIsToldOf) {
   EXPECT_THAT(adopted->passed_over,
               testing::ElementsAre(testing::AllOf(testing::HasSubstr(closed),
                                                   testing::HasSubstr("Permission denied"))));
+  EXPECT_TRUE(is_finished) << "nobody deletes it as half of a state";
   EXPECT_FALSE(is_being_left) << "nobody waits for it";
   EXPECT_TRUE(fs::exists(closed + "/HELD"));
 }
