@@ -73,8 +73,12 @@ EmergencySaved save_in_emergency(const EmergencyRequest& request) {
     saved.status = is_there.status();
     saved.may_go_later = saved.folders.empty();
     std::error_code error;
-    // Half of it is of no use, and takes space.
-    if (!was_there) std::filesystem::remove_all(folder, error);
+    if (was_there) {
+      gpu::give_up_emergency_shards(folder);
+    } else {
+      // Half of it is of no use, and takes space.
+      std::filesystem::remove_all(folder, error);
+    }
     break;
   }
   return saved;

@@ -1,5 +1,8 @@
 #include "gpu/checkpoint/emergency_shards.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -35,8 +38,8 @@ struct StateName {
 };
 using FoldersByState = std::map<StateName, std::vector<std::string>, std::greater<>>;
 
-/// Finished ones, or those that are not.
-FoldersByState find_folders(const std::string& run_folder, bool are_finished = true) {
+/// Finished ones; the others, too, if asked.
+FoldersByState find_folders(const std::string& run_folder, bool with_unfinished = false) {
   FoldersByState found;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(run_folder + "/checkpoint", error)) {
@@ -47,9 +50,29 @@ FoldersByState find_folders(const std::string& run_folder, bool are_finished = t
                                  &name.steps_done, &name.generation, &worker);
     const bool is_ours =
         read == 3 && path == emergency_path(run_folder, name.steps_done, name.generation, worker);
-    if (is_ours && has_emergency_shards(path) == are_finished) found[name].push_back(path);
+    if (is_ours && (with_unfinished || has_emergency_shards(path))) found[name].push_back(path);
   }
   return found;
+}
+
+/// Something was written in it lately. In a finished one, nothing is newer than HELD until its
+/// worker adds to it.
+bool is_being_written(const std::string& folder) {
+  // A disk may take so long for a layer; whoever has died writes no more.
+  constexpr std::chrono::seconds kLately(20);
+  const bool is_finished = has_emergency_shards(folder);
+  std::error_code error;
+  const fs::file_time_type begun =
+      fs::last_write_time(is_finished ? absl::StrCat(folder, "/", kHeldName) : folder, error);
+  if (error) return false;
+  fs::file_time_type newest = begun;
+  for (const auto& file : fs::directory_iterator(folder, error)) {
+    std::error_code gone;  // Renamed meanwhile, perhaps; its time is the oldest then.
+    newest = std::max(newest, file.last_write_time(gone));
+  }
+  const auto age = fs::file_time_type::clock::now() - newest;
+  // One in the future is by another machine's clock: within limits, too.
+  return !error && (!is_finished || newest > begun) && age < kLately && age > -kLately;
 }
 
 /// A file and where it lies.
@@ -185,26 +208,21 @@ absl::Status finish_emergency_shards(const std::string& folder, const TrainerSta
   return sync_folder(fs::path(folder).parent_path());
 }
 
+void give_up_emergency_shards(const std::string& folder) {
+  // If that fails, whoever looks waits in vain for a while.
+  utimensat(AT_FDCWD, absl::StrCat(folder, "/", kHeldName).c_str(), nullptr, 0);
+}
+
 bool has_emergency_shards(const std::string& folder) {
   return !absl::IsNotFound(check_there(absl::StrCat(folder, "/", kHeldName)));
 }
 
 bool is_state_being_left(const std::string& run_folder, const std::string& run) {
-  // A disk may take so long for a layer; whoever has died writes no more.
-  constexpr std::chrono::seconds kLately(20);
   const uint64_t durable = durable_steps(run_folder, run);
-  for (const auto& [name, folders] : find_folders(run_folder, /*are_finished=*/false)) {
-    if (name.steps_done <= durable) break;  // The newest come first.
-    for (const std::string& folder : folders) {
-      std::error_code error;
-      fs::file_time_type newest = fs::last_write_time(folder, error);
-      for (const auto& file : fs::directory_iterator(folder, error)) {
-        newest = std::max(newest, file.last_write_time(error));
-      }
-      const auto age = fs::file_time_type::clock::now() - newest;
-      // One in the future is by another machine's clock: within limits, too.
-      if (!error && age < kLately && age > -kLately) return true;
-    }
+  for (const auto& [name, folders] : find_folders(run_folder, /*with_unfinished=*/true)) {
+    // One of a newer generation comes first, and may be of fewer steps.
+    if (name.steps_done <= durable) continue;
+    if (std::any_of(folders.begin(), folders.end(), is_being_written)) return true;
   }
   return false;
 }

@@ -21,6 +21,9 @@ namespace skein::gpu {
 //       model-00002-of-00006.safetensors, optimizer-00002-of-00006.safetensors   layer 1 of 6
 //       trainer_state.json
 //       HELD             names, sizes and digests of the others; written last
+//
+// A worker whose device was at work at first writes once more into the same folder, all that it
+// holds; files are replaced whole, and HELD is the last again.
 
 /// `generation`: in which the last of the steps was committed, which tells the state from one of a
 /// past that was taken back.
@@ -31,6 +34,9 @@ std::string emergency_path(const std::string& run_folder, uint64_t steps_done, u
 /// DataLoss if a file is not what was written.
 absl::Status finish_emergency_shards(const std::string& folder, const TrainerState& state,
                                      const std::vector<SavedFile>& files);
+
+/// What a worker adds to its finished folder cannot be written: nobody need wait for that.
+void give_up_emergency_shards(const std::string& folder);
 
 /// The worker's folder is finished. One that cannot be looked at is as good as that: whoever reads
 /// it says why it cannot.
@@ -44,9 +50,9 @@ using FindLoss = std::function<std::optional<double>(uint64_t steps_done, uint64
 /// they have left none. An empty `run`: those of any run.
 uint64_t newest_left_state(const std::string& run_folder, const std::string& run);
 
-/// Somebody is writing such state, newer than the run's newest whole checkpoint: there is a folder
-/// that is not finished, and something was written in it lately. Whoever looks for state may wait
-/// for that.
+/// Somebody is writing such state, newer than the run's newest whole checkpoint: something was
+/// written lately in a folder that is not finished, or after HELD in one that is. Whoever looks for
+/// state may wait for that.
 bool is_state_being_left(const std::string& run_folder, const std::string& run);
 
 /// Whose checkpoint is made.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -237,6 +238,28 @@ TEST(EmergencyShards, WhatMayNotBeReadIsToldOf) {
   EXPECT_TRUE(is_finished) << "nobody deletes it as half of a state";
   EXPECT_FALSE(is_being_left) << "nobody waits for it";
   EXPECT_TRUE(fs::exists(closed + "/HELD"));
+}
+
+TEST(EmergencyShards, AStateIsBeingLeftWhileItsWorkerWritesAlsoForTheSecondTime) {
+  tests::TemporaryFolder run;
+  const auto is_being_left = [&] { return is_state_being_left(run.path(), ""); };
+  const std::string folder = leave(run.path(), 7, 3, 1, {1, 4}, 1);
+  leave(run.path(), 0, 4, 2, {0, 1}, 1);  // Newer by its generation, and of no use.
+  EXPECT_FALSE(is_being_left()) << "all is written";
+  const std::string shard = folder + "/model-00002-of-00004.safetensors";
+  const fs::file_time_type held = fs::last_write_time(folder + "/HELD");
+  const fs::file_time_type long_ago = held - std::chrono::hours(1);
+  fs::last_write_time(shard, held);
+  EXPECT_FALSE(is_being_left()) << "clocks do not tell it from HELD, which is written last";
+  fs::last_write_time(shard, held + std::chrono::milliseconds(1));
+  EXPECT_TRUE(is_being_left()) << "its worker adds what its device has held";
+  for (const auto& file : fs::directory_iterator(folder)) fs::last_write_time(file, long_ago);
+  fs::last_write_time(shard, long_ago + std::chrono::milliseconds(1));
+  EXPECT_FALSE(is_being_left()) << "it has died over that";
+  leave(run.path(), 7, 3, 1, {0, 4}, 1);
+  EXPECT_FALSE(is_being_left()) << "all is written again";
+  fs::remove(folder + "/HELD");
+  EXPECT_TRUE(is_being_left()) << "it is not finished";
 }
 
 TEST(EmergencyShards, WhatIsUnfinishedOrNoneOfOursIsNotTaken) {

@@ -71,7 +71,9 @@ void CutShort::end_strike() {
   has_struck_ = false;
   forget_images();
   disarm();
-  world_.after(kWriterLivesUs, 0, [this] { age_unfinished(); });
+  // Their copies' times are by chance.
+  date_left(std::chrono::hours(0));
+  world_.after(kWriterLivesUs, 0, [this] { date_left(std::chrono::hours(1)); });
   victim_.on_restored();
 }
 
@@ -90,9 +92,8 @@ void CutShort::forget_images() {
   for (const std::string& image : std::exchange(images_, {})) fs::remove_all(image, error);
 }
 
-void CutShort::age_unfinished() const {
-  constexpr std::chrono::hours kOld(1);
-  const auto then = fs::file_time_type::clock::now() - kOld;
+void CutShort::date_left(std::chrono::hours age) const {
+  const auto then = fs::file_time_type::clock::now() - age;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder_, error)) {
     if (entry.path().extension() != ".tmp") continue;

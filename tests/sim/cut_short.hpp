@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -57,8 +58,9 @@ class CutShort {
   void strike(ProcessId process);
   std::string make_image();
   void forget_images();
-  /// What nobody goes on writing looks as old as it is by the virtual clock.
-  void age_unfinished() const;
+  /// What nobody goes on writing looks as old as it is by the virtual clock: all files of a folder
+  /// have one age.
+  void date_left(std::chrono::hours age) const;
 
   World& world_;
   const std::string folder_;

@@ -120,7 +120,9 @@ std::string Disk::pick_file(const std::string& folder) {
 void Disk::tear(const std::string& path) {
   std::error_code error;
   const uint64_t bytes = fs::file_size(path, error);
+  const fs::file_time_type written = fs::last_write_time(path, error);
   if (!error && bytes > 0) fs::resize_file(path, rng_.below(bytes), error);
+  fs::last_write_time(path, written, error);  // Nobody seems to be writing it.
 }
 
 void Disk::tear_checkpoint() {

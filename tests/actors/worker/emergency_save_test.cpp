@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -138,11 +139,14 @@ TEST(EmergencySave, WhatWasWrittenOfAStateStaysWhereTheRestCannotBeAdded) {
     const int64_t layers = rig.all().end;
     rig.hold(7, {1, layers});
     ASSERT_TRUE(save_in_emergency(rig.request).status.ok());
+    const std::string held = rig.path(7) + "/HELD";
+    fs::last_write_time(held, fs::last_write_time(held) - std::chrono::hours(1));
     rig.hold(7, {0, 1});
     gpu::fail_file_operation(n);
     const EmergencySaved saved = save_in_emergency(rig.request);
     gpu::fail_file_operation(0);
     EXPECT_EQ(saved.may_go_later, !saved.status.ok());
+    EXPECT_FALSE(gpu::is_state_being_left(rig.folder.path(), "small-1")) << n;
     rig.request.worker = {4};  // It has the rest.
     std::swap(rig.request.held[0], rig.request.held[1]);
     rig.request.held.pop_back();
