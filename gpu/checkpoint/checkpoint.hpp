@@ -43,8 +43,9 @@ absl::StatusOr<std::vector<SavedFile>> write_shard(const std::string& folder, in
 /// (`keep_text_files`) and, last, COMPLETE
 /// (names, sizes and digests of all files and tensors), renames the folder to its final name,
 /// points "checkpoint/latest" at it and deletes complete checkpoints of `state.run` beyond
-/// `keep_latest_k` (0 keeps all), and partial ones that are of no use any more. One of another run
-/// that has the name is renamed to "other-run.step-...". Returns the final path.
+/// `keep_latest_k` (0 keeps all), and partial ones that are of no use any more, but none whose
+/// trainer_state.json cannot be read. One of another run, or such a one, that has the name is
+/// renamed to "other-run.step-...". Returns the final path.
 /// InvalidArgument, Internal   a name is none, or a parameter was not saved exactly once.
 /// Unavailable                 a file is not there, or is not what was reported; nothing is
 /// deleted.

@@ -143,10 +143,13 @@ void delete_whole(const fs::path& path) {
   if (!error) fs::remove_all(deleted, error);
 }
 
-/// A folder of a checkpoint, or of a part of one, that says it is not of `run`.
-bool is_of_another_run(const fs::path& folder, const std::string& run) {
+/// A folder of a checkpoint, or of a part of one, that says it is not of `run`, or whose word on
+/// that is there and cannot be read. One that is damaged is the run's own.
+bool must_stay(const fs::path& folder, const std::string& run) {
   const absl::StatusOr<TrainerState> state = read_trainer_state(folder.string());
-  return state.ok() && !may_be_of_run(*state, run);
+  if (state.ok()) return !may_be_of_run(*state, run);
+  return !absl::IsDataLoss(state.status()) &&
+         !absl::IsNotFound(check_there((folder / kStateName).string()));
 }
 
 /// Under a name that is none of a run's checkpoints, and that nothing has.
@@ -160,16 +163,16 @@ absl::Status move_aside(const fs::path& path) {
     SKEIN_RETURN_IF_ERROR(rename_path(path, aside));
     return sync_folder(path.parent_path());
   }
-  return absl::UnavailableError(
-      absl::StrCat("no name is left for ", path.string(), ", which is of another run: move it"));
+  return absl::UnavailableError(absl::StrCat("no name is left for ", path.string(),
+                                             ", which may be of another run: move it"));
 }
 
 /// Gives a whole checkpoint of `run` its name. One of the same step can be there only from a run
 /// that was rewound, or if it is damaged: it goes, and not before this one has its place, where the
-/// file system can exchange two names. One of another run is moved aside.
+/// file system can exchange two names. One that must stay is moved aside.
 absl::Status put_in_place(const std::string& partial, const std::string& place,
                           const std::string& run) {
-  if (is_of_another_run(place, run)) SKEIN_RETURN_IF_ERROR(move_aside(place));
+  if (must_stay(place, run)) SKEIN_RETURN_IF_ERROR(move_aside(place));
   SKEIN_RETURN_IF_ERROR(count_file_operation(place, "rename"));
   if (renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0) {
     SKEIN_RETURN_IF_ERROR(sync_folder(fs::path(place).parent_path()));
@@ -185,11 +188,10 @@ absl::Status put_in_place(const std::string& partial, const std::string& place,
 }
 
 /// Deletes complete checkpoints of the run beyond the newest `keep`, and partial ones up to the
-/// step of `newest`. One that cannot be looked at is not counted and stays, as does what says that
-/// it is of another run. Nobody restores from those: the coordinator assigns no plan that starts
-/// with an older checkpoint while a newer one is being completed. And nobody counts what is written
-/// to these: shards are reported in the order of steps, and generations end before the next one
-/// begins.
+/// step of `newest`. One that cannot be looked at, or must stay, is not counted and stays. Nobody
+/// restores from those: the coordinator assigns no plan that starts with an older checkpoint while
+/// a newer one is being completed. And nobody counts what is written to these: shards are reported
+/// in the order of steps, and generations end before the next one begins.
 void delete_old(const std::string& folder, const std::string& newest, const std::string& run,
                 int64_t keep) {
   std::vector<std::string> complete;
@@ -197,7 +199,7 @@ void delete_old(const std::string& folder, const std::string& newest, const std:
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with("step-") || name.substr(0, newest.size()) > newest) continue;
-    if (is_of_another_run(entry.path(), run)) continue;
+    if (must_stay(entry.path(), run)) continue;
     if (name.ends_with(".tmp")) {
       note_file_operation(entry.path(), "delete");
       fs::remove_all(entry.path(), error);

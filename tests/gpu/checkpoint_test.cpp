@@ -164,6 +164,27 @@ TEST(Checkpoint, OneOfAnotherRunMakesRoomForTheRunsOwnAndStays) {
   EXPECT_EQ(read_trainer_state(run.file("checkpoint/latest"))->run, "own");
 }
 
+TEST(Checkpoint, OneOfWhichNobodyCanTellWhoseItIsIsNeitherCountedNorDeleted) {
+  tests::TemporaryFolder run;
+  for (const uint64_t steps : {1, 2}) {
+    ASSERT_TRUE(save(run.path(), {1}, steps, 0, one_block()).ok());
+  }
+  const std::string unclear = run.file("checkpoint/step-00000002/");
+  fs::rename(unclear + "trainer_state.json", unclear + "kept");
+  fs::create_symlink("trainer_state.json", unclear + "trainer_state.json");  // It has no end.
+  ASSERT_TRUE(save(run.path(), {1}, 3, 2, one_block()).ok());
+  EXPECT_TRUE(fs::exists(run.file("checkpoint/step-00000001"))) << "two can be told";
+  ASSERT_TRUE(save(run.path(), {1}, 4, 1, one_block()).ok());
+  EXPECT_FALSE(fs::exists(run.file("checkpoint/step-00000003")));
+  EXPECT_TRUE(fs::exists(unclear + "kept"));
+  ASSERT_TRUE(save(run.path(), {1}, 2, 1, one_block()).ok()) << "of the same step";
+  EXPECT_TRUE(fs::exists(run.file("checkpoint/other-run.step-00000002/kept")));
+  expect_whole(unclear, 2, one_block());
+  fs::remove(unclear + "trainer_state.json");
+  ASSERT_TRUE(save(run.path(), {1}, 2, 1, one_block()).ok()) << "damage is no reason to keep it";
+  EXPECT_FALSE(fs::exists(run.file("checkpoint/other-run.step-00000002-2")));
+}
+
 TEST(Checkpoint, WhatWasBeingDeletedWhenItsWriterDiedIsNoneAndGoesWithTheNextOne) {
   tests::TemporaryFolder run;
   ASSERT_TRUE(save(run.path(), {3}, 1).ok());
