@@ -22,7 +22,7 @@ absl::StatusOr<std::string> read_run_id(const std::string& run_folder) {
   std::string id;
   if (!file) {
     const absl::Status why = gpu::MappedFile::open(path).status();
-    if (absl::IsPermissionDenied(why)) return absl::UnavailableError(why.message());
+    if (!why.ok() && !absl::IsNotFound(why)) return absl::UnavailableError(why.message());
   }
   if (std::getline(file, id) && is_run_id(id)) return id;
   return absl::UnavailableError(

@@ -171,11 +171,15 @@ Json last_step(const RunFolder& folder) {
 
 /// From where a run goes on that nobody runs any more.
 std::string saved_text(const RunFolder& folder) {
+  constexpr const char* kOnce = " once this is put right: ";
   const absl::StatusOr<std::string> id = actors::read_run_id(folder.path);
+  const bool is_lost = absl::IsNotFound(gpu::check_there(folder.file(actors::kRunIdName)));
+  if (!id.ok() && !is_lost) return absl::StrCat(kOnce, id.status().message());
+  // Whoever resumes takes one that is lost from the checkpoints.
   const std::string run = id.ok() ? *id : "";
   const auto saved = gpu::own_checkpoints(folder.path, run);
   if (!saved.ok() && !absl::IsNotFound(saved.status())) {
-    return absl::StrCat(" once this is put right: ", saved.status().message());
+    return absl::StrCat(kOnce, saved.status().message());
   }
   std::string from = saved.ok() ? std::filesystem::path(saved->folders.front()).filename().string()
                                 : "the beginning, as it has no checkpoint";

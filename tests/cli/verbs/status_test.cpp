@@ -76,5 +76,19 @@ TEST_F(EndedRunTest, WhatCannotBeReadIsNotSaidToBeMissing) {
   EXPECT_THAT(said(), AllOf(HasSubstr("cannot look at " + complete), Not(HasSubstr("beginning"))));
 }
 
+TEST_F(EndedRunTest, WhereTheRunsIdCannotBeReadNoCheckpointIsTakenForItsOwn) {
+  save(9, "other");
+  const std::string id = folder_.file("run.id");
+  fs::remove(id);
+  EXPECT_THAT(said(), HasSubstr("goes on from step-00000009")) << "it may have the id";
+  fs::create_symlink(id, id);  // Nobody finds its end.
+  EXPECT_THAT(said(), AllOf(HasSubstr("once this is put right: cannot read " + id),
+                            Not(HasSubstr("step-00000009"))));
+  fs::remove(id);
+  std::ofstream(id) << "\n";
+  EXPECT_THAT(said(), AllOf(HasSubstr("once this is put right: " + id + " has no id"),
+                            Not(HasSubstr("step-00000009"))));
+}
+
 }  // namespace
 }  // namespace skein::cli
