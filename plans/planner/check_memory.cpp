@@ -61,12 +61,12 @@ int64_t fitting_rows(const Plan& plan, const Room& room) {
 /// many layers as it has memory for. Empty if that is not enough.
 std::vector<int64_t> filled_cuts(const LayerSums& sums, const Plan& plan,
                                  const std::vector<int64_t>& memory) {
-  const auto S = static_cast<int64_t>(memory.size());
+  const auto stage_count = static_cast<int64_t>(memory.size());
   std::vector<int64_t> cuts(memory.size() + 1, 0);
   cuts.back() = sums.layer_count();
-  for (int64_t s = S - 1; s >= 0; --s) {
+  for (int64_t s = stage_count - 1; s >= 0; --s) {
     const int64_t end = cuts[static_cast<size_t>(s) + 1];
-    const int64_t stashes = std::min(plan.microbatch_count, S - s);
+    const int64_t stashes = std::min(plan.microbatch_count, stage_count - s);
     int64_t begin = end;
     while (begin > s) {  // A layer must be left for each stage in front.
       const LayerRange more{begin - 1, end};
