@@ -53,7 +53,8 @@ struct ReplicaConfig {
   std::map<plans::WorkerId, std::string> addresses;  // Data planes of those it sends to.
   std::shared_ptr<net::ControlLink> link;            // To the coordinator.
   net::EnvelopeHead head;
-  std::map<int32_t, plans::WorkerId> snapshot_peers;  // Who keeps the snapshots of a stage.
+  /// By stage: the data plane of who keeps its snapshots; empty: this worker does. None: nobody.
+  std::map<int32_t, std::string> snapshot_addresses;
   ReplicaListener listener;
   const plans::ModeList* modes = nullptr;  // Null: those of the product.
   bool checks_invariants = plans::kSweeps;

@@ -103,7 +103,7 @@ void open(ReplicaParts& parts, const ReplicaConfig& config, const ReplicaHooks& 
       parts.replicas, *parts.operations);
   parts.copies = std::make_unique<StateCopies>(
       StateCopies::Options{config.job.model, config.device, plan.generation, config.shards,
-                           config.snapshot_peers, config.addresses, hooks.shard_listener,
+                           config.snapshot_addresses, hooks.shard_listener,
                            SnapshotListener(config.listener)},
       parts.replicas);
   if (!program.averages_weights()) return;

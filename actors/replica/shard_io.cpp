@@ -90,6 +90,7 @@ SnapshotTaken ShardIoState::send(const SnapshotRequest& request) const {
   taken.state = request.state;
   for (const auto& [layer, copy] : request.state.copies) {
     seal_layer_state(layer, *copy);
+    if (request.address.empty()) continue;
     net::DataPlane::Rows rows;
     rows.key = {request.generation, static_cast<uint32_t>(layer), net::schema::TensorKind::SNAPSHOT,
                 request.state.step, 0};

@@ -38,13 +38,13 @@ gpu::Work StateCopies::save(const StageReplica& replica, uint64_t steps_done) co
 }
 
 gpu::Work StateCopies::keep(const StageReplica& replica, uint64_t steps_done) {
-  const auto snapshot_peer = options_.snapshot_peers.find(replica.stage);
-  const bool is_kept = snapshot_peer != options_.snapshot_peers.end();
+  const auto address = options_.snapshot_addresses.find(replica.stage);
+  const bool is_kept = address != options_.snapshot_addresses.end();
   if (!is_kept || !under_way_[replica.stage].expired()) return {};
   auto request = std::make_shared<SnapshotRequest>();
   request->generation = options_.generation;
   request->stage = replica.stage;
-  request->address = options_.addresses.at(snapshot_peer->second);
+  request->address = address->second;
   request->state.step = steps_done;
   request->under_way = std::make_shared<const int>(0);
   under_way_[replica.stage] = request->under_way;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "actors/replica/shard_io.hpp"
@@ -14,9 +15,9 @@
 
 namespace skein::actors {
 
-/// State that leaves a worker while it trains: shards of checkpoints, and snapshots for other
-/// workers. The copies are work of the device, so that they run before the next step's first action
-/// changes anything. Owned by one actor; touched only from its handlers.
+/// State that leaves the models while they train: shards of checkpoints, and snapshots for other
+/// workers or this one. The copies are work of the device, so that they run before the next step's
+/// first action changes anything. Owned by one actor; touched only from its handlers.
 class StateCopies {
  public:
   struct Options {
@@ -24,8 +25,7 @@ class StateCopies {
     std::shared_ptr<gpu::Device> device;
     uint64_t generation = 0;
     ShardIo shards;
-    std::map<int32_t, plans::WorkerId> snapshot_peers;  // By stage; none: nobody keeps it.
-    std::map<plans::WorkerId, std::string> addresses;
+    std::map<int32_t, std::string> snapshot_addresses;  // As in ReplicaConfig.
     ShardListener shard_listener;
     SnapshotListener snapshot_listener;
   };

@@ -68,16 +68,18 @@ std::set<plans::WorkerId> PlanPreparation::exchange_peers() const {
   const std::vector<plans::WorkerId> named = plans::peers_in(plan(), host_.self);
   std::set<plans::WorkerId> peers(named.begin(), named.end());
   for (const plans::LayerMove& move : assignment_.restore.moves) peers.insert({move.from, move.to});
-  const std::vector<plans::ReplicaPlan> hosted = plans::hosted_by(plan(), host_.self);
   for (const auto& [stage, peer] : assignment_.snapshot_peers) {
-    const plans::ReplicaId sender = plans::stage_at(plan(), stage).first;
-    const bool sends =
-        std::any_of(hosted.begin(), hosted.end(),
-                    [&](const plans::ReplicaPlan& each) { return each.id == sender; });
-    if (sends) peers.insert(peer);
+    if (takes_snapshots(stage)) peers.insert(peer);
   }
   peers.erase(host_.self);
   return peers;
+}
+
+bool PlanPreparation::takes_snapshots(int32_t stage) const {
+  const std::vector<plans::ReplicaPlan> hosted = plans::hosted_by(plan(), host_.self);
+  const plans::ReplicaId first = plans::stage_at(plan(), stage).first;
+  return std::any_of(hosted.begin(), hosted.end(),
+                     [&](const plans::ReplicaPlan& each) { return each.id == first; });
 }
 
 void PlanPreparation::send_layers() {
@@ -120,7 +122,7 @@ void PlanPreparation::fetch_from_coordinator() {
 /// Opens the streams of the snapshots that we keep for others.
 void PlanPreparation::keep_snapshots() {
   for (const auto& [stage, peer] : assignment_.snapshot_peers) {
-    if (peer != host_.self) continue;
+    if (peer != host_.self || takes_snapshots(stage)) continue;
     const plans::LayerRange& layers = plans::stage_at(plan(), stage).layers;
     for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
       open_stream(net::schema::TensorKind::SNAPSHOT, layer, kSnapshotSets);
@@ -356,7 +358,14 @@ void PlanPreparation::hand_over(ReplicaConfig& to) {
   }
   to.plane = options_.plane;
   to.addresses = addresses();
-  to.snapshot_peers = assignment_.snapshot_peers;
+  for (const auto& [stage, peer] : assignment_.snapshot_peers) {
+    const auto address = addresses().find(peer);
+    if (peer == host_.self) {
+      to.snapshot_addresses[stage] = "";
+    } else if (address != addresses().end()) {
+      to.snapshot_addresses[stage] = address->second;
+    }
+  }
   to.fail_point = options_.fail_point;
 }
 

@@ -100,6 +100,8 @@ class PlanPreparation {
   void send_layers();
   void fetch_layers();
   void fetch_from_coordinator();
+  /// It has the stage's first replica.
+  bool takes_snapshots(int32_t stage) const;
   void keep_snapshots();
   void open_stream(net::schema::TensorKind kind, int64_t layer, uint32_t tensors_max,
                    std::optional<plans::WorkerId> sender = std::nullopt);

@@ -45,7 +45,8 @@ std::vector<WorkerId> choose_snapshot_peers(const Plan& plan, const ModelSpec& m
       const Preference own{host == home, own_stage.contains(worker), kept[worker], worker};
       if (!best || own < *best) best = own;
     }
-    const WorkerId snapshot_peer = best ? std::get<WorkerId>(*best) : WorkerId{};
+    const WorkerId none = plan.mode == kLocalMode ? owner : WorkerId{};
+    const WorkerId snapshot_peer = best ? std::get<WorkerId>(*best) : none;
     if (best) kept[snapshot_peer] += parameter_elements(model, stage.layers);
     snapshot_peers.push_back(snapshot_peer);
   }

@@ -386,6 +386,16 @@ class Trial:
         terms = run.journal("SELECT COUNT(*) FROM terms")[0][0]
         self.expect("its successor has the next term", terms == 2, terms)
 
+    def coordinator_of_one_pipeline(self):
+        """Nobody else keeps its snapshots."""
+        run = self.start(1, 1, 60, *PACE, round=20, apart=True)
+        self.wait_in_round(20)
+        run.coordinator.kill()
+        run.coordinator.wait()
+        run.resume()
+        self.check()
+        self.expect("nothing is done again", not run.events("run.rolled_back"))
+
     def worker_and_coordinator(self):
         self.coordinator(with_worker=True)
 
@@ -477,6 +487,7 @@ def trials():
     yield "kill with several claims", lambda t: t.kill_with_claims(3)
     yield "several claims where there can be one", Trial.refusals
     yield "coordinator", Trial.coordinator
+    yield "coordinator of one pipeline replica", Trial.coordinator_of_one_pipeline
     yield "worker and coordinator", Trial.worker_and_coordinator
     yield "drain", Trial.drain
     yield "interrupt", Trial.interrupt

@@ -513,6 +513,7 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
   }
   patience_.on_control(from, to, envelope, arrives);
   if (arrives) check_identity(to, envelope);
+  if (arrives && body.isAssign()) check_kept(to, message);
   if (arrives) return;
   if (body.isCommit()) check_commit(envelope, to);
   if (body.isStart()) started_us_ = world_.now_us();
@@ -634,10 +635,28 @@ void Checker::check_identity(ProcessId to, const net::schema::Envelope::Reader& 
     }
   }
   if (!body.isJoined() || strangers_.contains(to)) return;  // Who lies serves whom it likes.
+  ids_[to] = {static_cast<uint32_t>(body.getJoined().getWorker())};
   const std::string run = body.getJoined().getRun().cStr();
   const auto [known, is_new] = runs_.try_emplace(to, run);
   if (known->second == run) return;
   fail(absl::StrCat(world_.name(to), " serves ", known->second, " and is taken in by ", run));
+}
+
+/// Under local updates models are ahead of what is committed: without a copy of that, whoever lives
+/// holds nothing to go on from.
+void Checker::check_kept(ProcessId to, const net::ControlMessage& message) {
+  const absl::StatusOr<net::Envelope> envelope = net::decode(message);
+  if (!envelope.ok()) return fail(std::string(envelope.status().message()));
+  const auto& assign = std::get<net::Assign>(envelope->body);
+  if (job_.elastic.snapshot_interval == 0 || assign.plan.mode != plans::kLocalMode) return;
+  for (const plans::StagePart& stage : assign.plan.stages) {
+    const bool hosts =
+        std::any_of(stage.replicas.begin(), stage.replicas.end(),
+                    [&](const plans::ReplicaPlan& each) { return each.worker == ids_[to]; });
+    if (!hosts || assign.snapshot_peers.contains(stage.stage)) continue;
+    fail(absl::StrCat("nobody keeps snapshots of stage ", stage.stage, ", of which ",
+                      world_.name(to), " has a replica"));
+  }
 }
 
 void Checker::check_commit(const net::schema::Envelope::Reader& envelope, ProcessId to) {

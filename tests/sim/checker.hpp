@@ -195,6 +195,7 @@ class Checker {
   bool has_void_part(ProcessId process) const;
   void on_global(ProcessId process, plans::ReplicaId replica, uint64_t steps_done);
   void keep_if_late(const Held& held, uint64_t steps_done);
+  void check_kept(ProcessId to, const net::ControlMessage& message);
   void check_identity(ProcessId to, const net::schema::Envelope::Reader& envelope);
   void check_part(const net::ControlMessage& message);
   void check_failed(ProcessId from, const net::schema::Envelope::Reader& envelope);
@@ -279,6 +280,7 @@ class Checker {
   bool keeps_nothing_ = false;  // The run has ended, and has no checkpoints.
   bool had_checkpoint_ = false;
   std::optional<uint64_t> looked_through_in_;    // Generation of the last whole look at one.
+  std::map<ProcessId, plans::WorkerId> ids_;     // As it was taken in last.
   std::map<ProcessId, std::string> runs_;        // That a process has joined.
   std::map<uint64_t, uint64_t> config_digests_;  // By generation.
   bool has_other_keys_ = false;

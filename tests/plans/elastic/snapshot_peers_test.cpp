@@ -74,6 +74,17 @@ TEST(SnapshotPeers, AreNotLostWithTheStageThatTheyKeep) {
   EXPECT_EQ(choose_snapshot_peers(*plan, job.model, hosts_of(4, 1)), ids({3, 1}));
 }
 
+TEST(SnapshotPeers, UnderLocalUpdatesAWorkerKeepsItsOwnIfNobodyElseCan) {
+  JobSpec job = small_job(4, false);
+  auto plan = make_layout_plan(job, first_ids(2), 1);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const WorkerPairs apart = {pair_of({1}, {2})};
+  EXPECT_EQ(choose_snapshot_peers(*plan, job.model, hosts_of(2, 1), apart), ids({0, 0}));
+  plan->mode = kLocalMode;
+  EXPECT_EQ(choose_snapshot_peers(*plan, job.model, hosts_of(2, 1), apart), ids({1, 2}));
+  EXPECT_EQ(choose_snapshot_peers(*plan, job.model, hosts_of(2, 1)), ids({2, 1}));
+}
+
 TEST(SnapshotPeers, MayHaveNoPartInThePlan) {
   JobSpec job = small_job(4, false);
   job.parallelism.pipeline_parallel_degree = 1;
