@@ -563,9 +563,12 @@ void CoordinatorState::on_message(const PeerMessage& message) {
   const plans::WorkerId worker = peer->worker;
   if (const auto* join = std::get_if<plans::JoinRequest>(&body))
     return on_join(message.peer, *join);
-  if (std::holds_alternative<net::StatusRequest>(body)) return on_status_request(message.peer);
+  const bool is_viewer = peer->role == net::schema::Role::VIEWER;
+  if (std::holds_alternative<net::StatusRequest>(body)) {
+    return is_viewer ? on_status_request(message.peer) : void();
+  }
   const auto* drain = std::get_if<net::DrainRequest>(&body);
-  if (drain && peer->role == net::schema::Role::VIEWER) {
+  if (drain && is_viewer) {
     return apply(coordination->on_leave(drain->worker, "skein drain", now_us()));
   }
   // The rest is for members, and for the generation in force.

@@ -23,6 +23,10 @@ namespace {
 
 /// Messages written with one system call at most.
 constexpr size_t kWriteBatchMax = 64;
+/// What waits for the peer when the link is closed is written for so long.
+constexpr auto kCloseTimeout = 2 * kj::SECONDS;
+/// Between two messages of a viewer.
+constexpr auto kViewerPause = 50 * kj::MILLISECONDS;
 /// Between the first attempts that are refused, and between those that follow: still shorter than a
 /// coordinator that was restarted waits for the next worker.
 constexpr auto kQuickRetry = 100 * kj::MILLISECONDS;
@@ -41,12 +45,13 @@ constexpr auto kAttemptTimeout = 2 * kj::SECONDS;
 class KjLink final : public ControlLink, public std::enable_shared_from_this<KjLink> {
  public:
   KjLink(KjEventLoop& loop, kj::Own<kj::AsyncIoStream> stream, std::string peer,
-         schema::Role peer_role = schema::Role::WORKER)
+         uint64_t intake_bytes_max, schema::Role peer_role = schema::Role::WORKER)
       : loop_(loop),
         stream_(kj::mv(stream)),
         peer_(std::move(peer)),
         descriptor_(descriptor_of(*stream_)),
-        queue_max_(peer_role == schema::Role::VIEWER ? kViewerQueueMax : kLinkQueueMax) {
+        is_viewer_(peer_role == schema::Role::VIEWER),
+        intake_bytes_max_(std::make_shared<std::atomic<uint64_t>>(intake_bytes_max)) {
     set_no_delay(*stream_);
   }
 
@@ -67,6 +72,12 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
     const std::lock_guard lock(sending_);
     is_closed_ = true;
     loop_.post([self = shared_from_this()] { self->finish_after_writes(); });
+  }
+  void admit() override {
+    intake_bytes_max_->store(kIntakeBytesMax);
+    loop_.post([self = shared_from_this()] {
+      if (self->resume_) self->resume_->fulfill();
+    });
   }
   const std::string& peer_address() const override { return peer_; }
 
@@ -150,7 +161,13 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
       decoded->receipt = receipt(std::max(raw.size(), sizeof(Envelope)));
       if (handlers_.on_message) handlers_.on_message(*std::move(decoded));
       if (ended_) return kj::READY_NOW;
-      if (unhandled_->load() <= kIntakeBytesMax) return read_next();
+      if (is_viewer_) {  // Others have work for those who answer it.
+        return loop_.timer().afterDelay(kViewerPause).then([this] {
+          auto self = weak_from_this().lock();
+          return self && !ended_ ? read_next() : kj::Promise<void>(kj::READY_NOW);
+        });
+      }
+      if (unhandled_->load() <= intake_bytes_max_->load()) return read_next();
       return when_handled().then([this]() -> kj::Promise<void> {
         auto self = weak_from_this().lock();
         if (!self || ended_) return kj::READY_NOW;
@@ -162,30 +179,32 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
   /// Lives as long as the message of so many bytes, whichever thread handles it.
   std::shared_ptr<const void> receipt(uint64_t bytes) {
     unhandled_->fetch_add(bytes);
-    return std::shared_ptr<const void>(
-        unhandled_.get(), [bytes, count = unhandled_, weak = weak_from_this()](const void*) {
-          const uint64_t before = count->fetch_sub(bytes);
-          if (before <= kIntakeBytesMax || before - bytes > kIntakeBytesMax) return;
-          if (auto self = weak.lock()) {
-            self->loop_.post([self] {
-              if (self->resume_) self->resume_->fulfill();
-            });
-          }
-        });
+    return std::shared_ptr<const void>(unhandled_.get(),
+                                       [bytes, count = unhandled_, limit = intake_bytes_max_,
+                                        weak = weak_from_this()](const void*) {
+                                         const uint64_t before = count->fetch_sub(bytes);
+                                         const uint64_t most = limit->load();
+                                         if (before <= most || before - bytes > most) return;
+                                         if (auto self = weak.lock()) {
+                                           self->loop_.post([self] {
+                                             if (self->resume_) self->resume_->fulfill();
+                                           });
+                                         }
+                                       });
   }
 
   kj::Promise<void> when_handled() {
     auto paused = kj::newPromiseAndFulfiller<void>();
     resume_ = kj::mv(paused.fulfiller);
     // The last one may have been handled in between.
-    if (unhandled_->load() <= kIntakeBytesMax) resume_->fulfill();
+    if (unhandled_->load() <= intake_bytes_max_->load()) resume_->fulfill();
     return kj::mv(paused.promise);
   }
 
   void enqueue(Outgoing message) {
     if (ended_) return;
     const uint64_t bytes = message.bytes();
-    if (queue_.size() >= static_cast<size_t>(queue_max_) ||
+    if (queue_.size() >= static_cast<size_t>(is_viewer_ ? kViewerQueueMax : kLinkQueueMax) ||
         queue_bytes_ + bytes > kLinkQueueBytesMax) {
       end(absl::ResourceExhaustedError(absl::StrCat(peer_, " does not read: ", queue_.size(),
                                                     " messages of ", queue_bytes_,
@@ -237,7 +256,10 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
 
   void finish_after_writes() {
     closing_ = true;
-    if (!writing_ && queue_.empty()) end(absl::OkStatus());
+    if (!writing_ && queue_.empty()) return end(absl::OkStatus());
+    loop_.run(loop_.timer().afterDelay(kCloseTimeout).then([self = shared_from_this()] {
+      self->end(absl::OkStatus());
+    }));
   }
 
   void end(absl::Status why) {
@@ -264,14 +286,15 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
   kj::Own<kj::AsyncIoStream> stream_;
   std::string peer_;
   const int descriptor_;  // The stream's.
-  const int queue_max_;
+  const bool is_viewer_;
   Handlers handlers_;
   kj::Maybe<kj::Promise<void>> reading_;
   std::deque<Outgoing> queue_;
   uint64_t queue_bytes_ = 0;  // What waits or is being written.
   const std::shared_ptr<std::atomic<uint64_t>> unhandled_ =
       std::make_shared<std::atomic<uint64_t>>(0);  // Bytes of messages that are alive.
-  kj::Own<kj::PromiseFulfiller<void>> resume_;     // Ends a wait of the reading; null: none was.
+  const std::shared_ptr<std::atomic<uint64_t>> intake_bytes_max_;
+  kj::Own<kj::PromiseFulfiller<void>> resume_;  // Ends a wait of the reading; null: none was.
   bool writing_ = false;
   bool closing_ = false;
   bool ended_ = false;
@@ -337,17 +360,18 @@ class Connector : public std::enable_shared_from_this<Connector> {
     auto& target = *stream;
     // A write to a peer that has died since it accepted may throw at once: that, too, is a refusal,
     // or nobody would ever hear how the attempt has ended.
-    auto promise = kj::evalNow([&] { return target.write(hello->pieces()); })
-                       .then(
-                           [self = shared_from_this(), hello, stream = kj::mv(stream)]() mutable {
-                             auto link = self->loop_.make_shared_here<KjLink>(
-                                 self->loop_, kj::mv(stream), self->options_.address);
-                             self->on_done_(std::shared_ptr<ControlLink>(link));
-                             link->start(std::move(self->handlers_));
-                           },
-                           [self = shared_from_this()](kj::Exception&& exception) {
-                             self->on_refused(exception);
-                           });
+    auto promise =
+        kj::evalNow([&] { return target.write(hello->pieces()); })
+            .then(
+                [self = shared_from_this(), hello, stream = kj::mv(stream)]() mutable {
+                  auto link = self->loop_.make_shared_here<KjLink>(
+                      self->loop_, kj::mv(stream), self->options_.address, kIntakeBytesMax);
+                  self->on_done_(std::shared_ptr<ControlLink>(link));
+                  link->start(std::move(self->handlers_));
+                },
+                [self = shared_from_this()](kj::Exception&& exception) {
+                  self->on_refused(exception);
+                });
     loop_.run(kj::mv(promise));
   }
 
@@ -388,8 +412,8 @@ absl::StatusOr<std::unique_ptr<ControlListener>> listen_control(
   accept.on_rejected = std::move(on_rejected);
   accept.on_accept = [&kj_loop, on_accept = std::move(on_accept)](
                          kj::Own<kj::AsyncIoStream> stream, const Hello& hello, std::string peer) {
-    auto link =
-        kj_loop.make_shared_here<KjLink>(kj_loop, kj::mv(stream), std::move(peer), hello.role);
+    auto link = kj_loop.make_shared_here<KjLink>(kj_loop, kj::mv(stream), std::move(peer),
+                                                 kStrangerIntakeBytesMax, hello.role);
     link->start(on_accept(link, hello.role));
   };
   auto acceptor = Acceptor::listen(kj_loop, std::move(accept));

@@ -21,6 +21,9 @@ inline constexpr int kViewerQueueMax = 16;
 /// Bytes of messages that were read and that nobody has handled yet; while there are more, nothing
 /// is read, and the peer waits.
 inline constexpr uint64_t kIntakeBytesMax = 8 << 20;
+/// Of one that has connected to us and is not admitted: many of them together must not keep those
+/// waiting who are.
+inline constexpr uint64_t kStrangerIntakeBytesMax = 16 << 10;
 
 /// One connection that carries control messages in order. Thread-safe.
 class ControlLink {
@@ -38,8 +41,10 @@ class ControlLink {
   /// Writes or queues the message, behind those before it; never blocks. After the link is closed
   /// messages are dropped.
   virtual void send(ControlMessage message) = 0;
-  /// Writes what is queued, then closes.
+  /// Writes what is queued, as far as the peer reads it within two seconds, then closes.
   virtual void close() = 0;
+  /// Whoever has connected to us is one of us: more of what it sends may wait.
+  virtual void admit() {}
   /// "127.0.0.1:45812"
   virtual const std::string& peer_address() const = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <list>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -29,6 +30,9 @@ constexpr size_t kSkipBytes = 64 << 10;
 constexpr size_t kPieceBytes = 256 << 10;
 /// The first byte follows its header at once.
 constexpr double kFirstByteSeconds = 5;
+/// Connections that may be open without the secret of a plan that we have a part in: probes, those
+/// for a plan that we are about to hear of, and strangers, the oldest of which make way.
+constexpr size_t kUnprovenMax = 256;
 
 /// Counters that any thread may read.
 struct Counters {
@@ -101,6 +105,11 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
         timeout_seconds_(timeout_seconds),
         refuse_(std::move(refuse)),
         on_no_memory_(std::move(on_no_memory)) {}
+
+  /// It shows that it takes part in a plan.
+  bool is_proven(const PlanSecrets& secrets) const {
+    return hello_.secret != 0 && hello_.secret == secrets.of(hello_.generation);
+  }
 
   kj::Promise<void> read_all() {
     return read_frame(*stream_, kSmallFrameBytesMax)
@@ -207,6 +216,34 @@ class Receiver : public std::enable_shared_from_this<Receiver> {
   const std::function<void(uint64_t, absl::Status)> on_no_memory_;  // May be null.
 };
 
+/// What comes from peers is read, of all of those that take part in a plan, and of few others.
+/// Lives on the loop's thread.
+class Receivers {
+ public:
+  explicit Receivers(std::shared_ptr<const PlanSecrets> secrets) : secrets_(std::move(secrets)) {}
+
+  void add(const std::shared_ptr<Receiver>& receiver) {
+    open_.remove_if([](const Open& each) { return each.receiver.expired(); });
+    open_.push_back({receiver, receiver->read_all().eagerlyEvaluate([](kj::Exception&&) {})});
+    auto oldest = open_.end();
+    size_t unproven = 0;
+    for (auto each = open_.begin(); each != open_.end(); ++each) {
+      const std::shared_ptr<Receiver> alive = each->receiver.lock();
+      if (!alive || alive->is_proven(*secrets_)) continue;
+      if (unproven++ == 0) oldest = each;
+    }
+    if (unproven > kUnprovenMax) open_.erase(oldest);
+  }
+
+ private:
+  struct Open {
+    std::weak_ptr<Receiver> receiver;
+    kj::Promise<void> reading;  // Without it the connection ends.
+  };
+  const std::shared_ptr<const PlanSecrets> secrets_;
+  std::list<Open> open_;  // The oldest first; some have ended.
+};
+
 /// The connections to peers. Lives on the loop's thread.
 class Senders {
  public:
@@ -245,7 +282,9 @@ class Senders {
       if (watch) continue;
       watch = std::make_shared<PeerWatch>(loop_, address, patience_seconds, cuts_,
                                           options_.on_unreachable);
-      watch->start(hello_for(*identity_, generation));
+      Hello hello = hello_for(*identity_, generation);
+      hello.secret = secrets_->of(generation);
+      watch->start(std::move(hello));
     }
   }
 
@@ -313,6 +352,7 @@ class KjDataPlane final : public DataPlane {
     };
     accept.on_accept = [&loop = loop_, identity = identity_, inbox = inbox_, counters = counters_,
                         timeout_seconds = options_.payload_timeout_seconds,
+                        receivers = loop_.make_shared_here<Receivers>(secrets_),
                         on_refused = options_.on_refused, on_no_memory = options_.on_no_memory](
                            kj::Own<kj::AsyncIoStream> stream, Hello hello, std::string peer) {
       set_data_buffers(*stream);
@@ -322,7 +362,7 @@ class KjDataPlane final : public DataPlane {
       auto receiver = std::make_shared<Receiver>(kj::mv(stream), std::move(hello), identity, inbox,
                                                  counters, loop.timer(), timeout_seconds,
                                                  std::move(refuse), on_no_memory);
-      loop.run(receiver->read_all());
+      receivers->add(receiver);
     };
     auto acceptor = Acceptor::listen(loop_, std::move(accept));
     if (!acceptor.ok()) return acceptor.status();

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "net/codec/bounds.hpp"
+#include "net/control/hello.hpp"
 
 namespace skein::net {
 namespace {
@@ -59,6 +61,7 @@ struct ControlLinkTest : testing::Test {
                    *loop, {},
                    [this](std::shared_ptr<ControlLink> link, schema::Role) {
                      std::lock_guard lock(server.mutex);
+                     if (admits) link->admit();
                      server.link = std::move(link);
                      server.changed.notify_all();
                      return server.handlers();
@@ -109,6 +112,7 @@ struct ControlLinkTest : testing::Test {
     return server.rejections.empty() ? "" : server.rejections.back();
   }
 
+  std::atomic<bool> admits = true;
   std::unique_ptr<EventLoop> loop;
   Seen server, client;
   std::unique_ptr<ControlListener> listener;
@@ -176,6 +180,35 @@ TEST_F(ControlLinkTest, ShortMessagesKeepTheirOrderBehindWhatASocketDoesNotTakeA
     EXPECT_TRUE(std::holds_alternative<RendezvousEntry>(server.messages[2 * i].body));
     EXPECT_EQ(server.messages[2 * i + 1].head.generation, i);
   }
+}
+
+TEST_F(ControlLinkTest, LessOfAStrangerWaitsToBeHandled) {
+  admits = false;
+  ASSERT_TRUE(connect().ok());
+  constexpr size_t kCount = 200;
+  for (size_t i = 0; i < kCount; ++i) client.link->send(numbered(i));
+  ASSERT_TRUE(server.wait([&] { return server.messages.size() > 10; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // Longer than the others take.
+  {
+    std::lock_guard lock(server.mutex);
+    EXPECT_LT(server.messages.size(), kCount);
+  }
+  server.link->admit();
+  EXPECT_TRUE(server.wait([&] { return server.messages.size() == kCount; }));
+}
+
+TEST_F(ControlLinkTest, AClosedLinkEndsThoughItsPeerDoesNotRead) {
+  const int silent = socket(AF_INET, SOCK_STREAM, 0);
+  connect_raw(silent);
+  const HelloFrame hello({schema::PROTOCOL_VERSION, schema::Role::WORKER});
+  for (const auto& piece : hello.pieces()) {
+    ASSERT_EQ(write(silent, piece.begin(), piece.size()), static_cast<ssize_t>(piece.size()));
+  }
+  ASSERT_TRUE(server.wait([&] { return server.link != nullptr; }));
+  for (int i = 0; i < 16; ++i) server.link->send(megabyte());
+  server.link->close();
+  EXPECT_TRUE(server.wait([&] { return !server.closings.empty(); }));
+  close(silent);
 }
 
 TEST_F(ControlLinkTest, ReadsOnlyAsMuchAsIsHandledAndGoesOnWhenItIs) {

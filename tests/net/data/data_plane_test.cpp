@@ -433,6 +433,28 @@ TEST_F(DataPlaneTest, TensorsMayComeBeforeTheirSecret) {
   EXPECT_TRUE(wait_for(2));
 }
 
+TEST_F(DataPlaneTest, SilentStrangersMakeWayForOneAnother) {
+  for (DataPlane* each : {sender.get(), receiver.get()}) each->set_plan_secret({1, 5});
+  receiver->inbox().open(stream(0, 4));
+  sender->send(receiver->address(), rows(0, 0, 4));
+  ASSERT_TRUE(wait_for(1));
+  const HelloFrame hello({schema::PROTOCOL_VERSION, schema::Role::PEER, "", 1, {}, 0, 6});
+  std::vector<int> strangers;
+  for (int i = 0; i < 300; ++i) {
+    strangers.push_back(connect_to(receiver->address()));
+    for (const auto& piece : hello.pieces()) {
+      ASSERT_EQ(write(strangers.back(), piece.begin(), piece.size()),
+                static_cast<ssize_t>(piece.size()));
+    }
+  }
+  char byte = 0;
+  EXPECT_EQ(recv(strangers.front(), &byte, 1, 0), 0) << "the oldest one is closed";
+  EXPECT_EQ(recv(strangers.back(), &byte, 1, MSG_DONTWAIT), -1) << "the newest one is not";
+  sender->send(receiver->address(), rows(1, 0, 4));
+  EXPECT_TRUE(wait_for(2)) << "nor is an older one that shows the plan's secret";
+  for (int fd : strangers) close(fd);
+}
+
 TEST_F(DataPlaneTest, AHelloIsBounded) {
   std::vector<std::string> refusals;
   auto here = plane_that_refuses(refusals);
