@@ -84,4 +84,11 @@ EmergencySaved save_in_emergency(const EmergencyRequest& request) {
   return saved;
 }
 
+void announce_in_emergency(const EmergencyComing& coming) {
+  if (!check_run_folder(coming.run_folder, coming.run).ok()) return;
+  // Who cannot write there says so when the state has come.
+  (void)gpu::announce_emergency_shards(gpu::emergency_path(coming.run_folder, coming.steps_done,
+                                                           coming.generation, coming.worker.value));
+}
+
 }  // namespace skein::actors

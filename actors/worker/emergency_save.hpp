@@ -23,6 +23,15 @@ struct EmergencyRequest {
   std::vector<HeldState> held;
 };
 
+/// State that a device still has, of a worker whose coordinator is gone for good.
+struct EmergencyComing {
+  std::string run_folder;
+  std::string run;
+  plans::WorkerId worker;
+  uint64_t steps_done = 0;
+  uint64_t generation = 0;
+};
+
 /// What has come of it.
 struct EmergencySaved {
   std::vector<std::string> folders;  // With the states that were written, the newest one first.
@@ -36,5 +45,8 @@ struct EmergencySaved {
 /// Unavailable if the run folder is not seen from here, or is another run's. Else as
 /// `gpu::write_shard`.
 EmergencySaved save_in_emergency(const EmergencyRequest& request);
+
+/// Says beside the checkpoints that the state follows, if the run folder is seen from here.
+void announce_in_emergency(const EmergencyComing& coming);
 
 }  // namespace skein::actors

@@ -353,6 +353,7 @@ PrepareIo::behavior_type prepare_io(PrepareIo::stateful_pointer<PrepareIoState> 
       [self](const EmergencyRequest& request, const PrepareListener& listener) {
         self->send(listener, save_in_emergency(request));
       },
+      [](const EmergencyComing& coming) { announce_in_emergency(coming); },
   };
 }
 

@@ -92,6 +92,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::PreparedReplicas)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::SendStateRequest)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::StateSent)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::EmergencyRequest)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::EmergencyComing)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(skein::actors::EmergencySaved)
 
 namespace skein::actors {
@@ -107,12 +108,13 @@ using PrepareListener =
 ///   in   SendStateRequest   state for other workers
 ///   in   ProfileWork
 ///   in   EmergencyRequest   the coordinator is gone: what is held goes to the run folder
+///   in   EmergencyComing    ... and will hold, when the device has ended its work
 ///   out  PreparedReplicas, StateSent, ProfileMeasured, EmergencySaved   to the listener, once per
-///        request
-using PrepareIo = caf::typed_actor<caf::reacts_to<PrepareRequest, PrepareListener>,
-                                   caf::reacts_to<SendStateRequest, PrepareListener>,
-                                   caf::reacts_to<ProfileWork, PrepareListener>,
-                                   caf::reacts_to<EmergencyRequest, PrepareListener>>;
+///        request but the last
+using PrepareIo = caf::typed_actor<
+    caf::reacts_to<PrepareRequest, PrepareListener>,
+    caf::reacts_to<SendStateRequest, PrepareListener>, caf::reacts_to<ProfileWork, PrepareListener>,
+    caf::reacts_to<EmergencyRequest, PrepareListener>, caf::reacts_to<EmergencyComing>>;
 
 struct PrepareIoState {
   static inline const char* name = "prepare-io";

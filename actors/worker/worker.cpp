@@ -607,7 +607,7 @@ void WorkerState::give_up(const absl::Status& why) {
   copies_go_at_us = now_us() + (waits_for_device() ? 0 : device_wait_us);
   session->close();
   preparation->end();
-  if (phase == Phase::kQuiescing) return;  // Its end is on its way.
+  if (phase == Phase::kQuiescing) return announce_state();  // Its end is on its way.
   if (!replica_actor) {
     phase = Phase::kIdle;
     return save_held();
@@ -615,6 +615,17 @@ void WorkerState::give_up(const absl::Status& why) {
   phase = Phase::kQuiescing;
   // No step is committed but those that we have heard of.
   self->send(*replica_actor, RetireReplicas{steps_done, 0, 0});
+  announce_state();
+}
+
+/// A coordinator that is back meanwhile takes back no steps that a device has.
+void WorkerState::announce_state() {
+  const bool is_saved = has_saved_copies && absl::c_any_of(store.held(), [this](const auto& each) {
+                          return each.model == nullptr && each.step == steps_done;
+                        });
+  if (is_saved || steps_done == 0) return;
+  self->send(config.prepare, EmergencyComing{run_folder, session->run(), session->self(),
+                                             steps_done, preparation->generation_of(steps_done)});
 }
 
 /// While the device is at its last work nobody can read its models. Copies in the host's memory are
@@ -622,6 +633,7 @@ void WorkerState::give_up(const absl::Status& why) {
 void WorkerState::save_held() {
   if (has_ended() || saving != Saving::kNothing) return;  // What comes of it is seen first.
   const bool is_all = phase != Phase::kQuiescing;
+  if (!is_all) announce_state();
   if (!is_all && (has_saved_copies || now_us() < copies_go_at_us)) return;
   EmergencyRequest request;
   request.run_folder = run_folder;

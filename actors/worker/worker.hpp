@@ -192,6 +192,7 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   /// As much of it as can be read now, one request at a time.
   void save_held();
   void on_saved(const EmergencySaved& saved);
+  void announce_state();
   void end_given_up();
   void end(const absl::Status& status);
   void check_invariants() const;

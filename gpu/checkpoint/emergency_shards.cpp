@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -27,6 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kHeldName = "HELD";
+constexpr const char* kAwaitedName = "AWAITED";
 /// No plan has it: no writer of another checkpoint shares the folder.
 constexpr uint64_t kNoGeneration = 0;
 
@@ -206,6 +208,17 @@ absl::Status finish_emergency_shards(const std::string& folder, const TrainerSta
   SKEIN_RETURN_IF_ERROR(
       write_durably(absl::StrCat(folder, "/", kHeldName), to_json(listing).dump(2) + "\n"));
   return sync_folder(fs::path(folder).parent_path());
+}
+
+absl::Status announce_emergency_shards(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  const std::string path = absl::StrCat(folder, "/", kAwaitedName);
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (file < 0) return absl::UnavailableError(absl::StrCat("cannot write ", path));
+  futimens(file, nullptr);
+  close(file);
+  return absl::OkStatus();
 }
 
 void give_up_emergency_shards(const std::string& folder) {

@@ -21,6 +21,7 @@ namespace skein::gpu {
 //       model-00002-of-00006.safetensors, optimizer-00002-of-00006.safetensors   layer 1 of 6
 //       trainer_state.json
 //       HELD             names, sizes and digests of the others; written last
+//       AWAITED          empty; its time says when the worker last waited for its device
 //
 // A worker whose device was at work at first writes once more into the same folder, all that it
 // holds; files are replaced whole, and HELD is the last again.
@@ -34,6 +35,11 @@ std::string emergency_path(const std::string& run_folder, uint64_t steps_done, u
 /// DataLoss if a file is not what was written.
 absl::Status finish_emergency_shards(const std::string& folder, const TrainerState& state,
                                      const std::vector<SavedFile>& files);
+
+/// The worker's device still has the state, and its files follow: whoever looks for state waits for
+/// them. To be said again every few seconds, as long as that is so. Makes the folder.
+/// Unavailable   if it cannot.
+absl::Status announce_emergency_shards(const std::string& folder);
 
 /// What a worker adds to its finished folder cannot be written: nobody need wait for that.
 void give_up_emergency_shards(const std::string& folder);

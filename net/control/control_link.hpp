@@ -21,7 +21,7 @@ inline constexpr int kViewerQueueMax = 16;
 /// Bytes of messages that were read and that nobody has handled yet; while there are more, nothing
 /// is read, and the peer waits.
 inline constexpr uint64_t kIntakeBytesMax = 8 << 20;
-/// Of one that has connected to us and is not admitted: many of them together must not keep those
+/// The same for one that has connected to us and is not admitted: many together must not keep those
 /// waiting who are.
 inline constexpr uint64_t kStrangerIntakeBytesMax = 16 << 10;
 

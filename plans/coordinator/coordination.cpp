@@ -1465,13 +1465,16 @@ std::optional<Coordination::Awaited> Coordination::awaited() const {
       // The others need time as well, to be measured without it.
       return Awaited{"measured its device", init_s / 2,
                      [this](WorkerId id) { return measurements_.is_asked(id); }};
-    case Phase::kQuiescing:
+    case Phase::kQuiescing: {
       // One whose link has swallowed the order is told it again when it is back on another one.
-      // What its device is at may take as long as a step, but not as a round of several.
-      return Awaited{"quiesced",
-                     std::max(return_seconds(options_.job),
-                              std::min(init_s / 2, log_.last_pass_us() * kSecondsPerMicrosecond)),
+      // What its device is at may take as long as a step, but not as a round of several; how long
+      // steps took in an earlier life nobody knows.
+      const bool is_unknown = log_.last_pass_us() == 0 && log_.steps_done() > 0;
+      const double pass_s = log_.last_pass_us() * kSecondsPerMicrosecond;
+      const double step_s = is_unknown ? init_s / 2 : std::min(init_s / 2, pass_s);
+      return Awaited{"quiesced", std::max(return_seconds(options_.job), step_s),
                      [this](WorkerId id) { return !change_.has_quiesced(id); }};
+    }
     case Phase::kPreparing:
       // The run has as much time for its first step; one that is to stop has not.
       if (!has_trained_ && !stop_.is_made()) return std::nullopt;

@@ -262,6 +262,32 @@ TEST(EmergencyShards, AStateIsBeingLeftWhileItsWorkerWritesAlsoForTheSecondTime)
   EXPECT_TRUE(is_being_left()) << "it is not finished";
 }
 
+TEST(EmergencyShards, WhatADeviceStillHasIsBeingLeft) {
+  tests::TemporaryFolder run;
+  const auto is_being_left = [&] { return is_state_being_left(run.path(), ""); };
+  const auto age = [](const std::string& path) {
+    const auto held = fs::last_write_time(path);
+    fs::last_write_time(path, held - std::chrono::hours(1));
+  };
+  const std::string folder = emergency_path(run.path(), 7, 3, 1);
+  ASSERT_TRUE(announce_emergency_shards(folder).ok());
+  EXPECT_TRUE(is_being_left()) << "nothing of it is there yet";
+  age(folder + "/AWAITED");
+  age(folder);
+  EXPECT_FALSE(is_being_left()) << "its worker has died";
+  leave(run.path(), 7, 3, 1, {1, 4}, 1);
+  for (const auto& file : fs::directory_iterator(folder)) age(file.path());
+  EXPECT_FALSE(is_being_left());
+  ASSERT_TRUE(announce_emergency_shards(folder).ok());
+  EXPECT_TRUE(is_being_left()) << "copies are written, and the device has more";
+  leave(run.path(), 7, 3, 1, {0, 4}, 1);
+  age(folder + "/AWAITED");
+  EXPECT_FALSE(is_being_left());
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
+  ASSERT_TRUE(adopted.ok()) << adopted.status();
+  EXPECT_EQ(adopted->steps_done, 7u);
+}
+
 TEST(EmergencyShards, WhatIsUnfinishedOrNoneOfOursIsNotTaken) {
   tests::TemporaryFolder run;
   const std::string folder = leave(run.path(), 7, 3, 1, {0, 4}, 1);

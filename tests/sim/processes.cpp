@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <filesystem>
 #include <utility>
 
 #include <caf/send.hpp>
@@ -30,6 +31,7 @@ using PrepareProxy =
                      caf::reacts_to<actors::SendStateRequest, actors::PrepareListener>,
                      caf::reacts_to<actors::ProfileWork, actors::PrepareListener>,
                      caf::reacts_to<actors::EmergencyRequest, actors::PrepareListener>,
+                     caf::reacts_to<actors::EmergencyComing>,
                      caf::reacts_to<actors::PreparedReplicas>, caf::reacts_to<actors::StateSent>,
                      caf::reacts_to<actors::EmergencySaved>,
                      caf::reacts_to<actors::ProfileMeasured>>;
@@ -133,6 +135,11 @@ PrepareProxy::behavior_type prepare_proxy(PrepareProxy::stateful_pointer<Prepare
         actors::EmergencyRequest passed = request;
         if (!own_folder.empty()) passed.run_folder = own_folder;
         self->delayed_send(real, delay(), std::move(passed), actors::PrepareListener(self));
+      },
+      [self, own_folder, real](const actors::EmergencyComing& coming) {
+        actors::EmergencyComing passed = coming;
+        if (!own_folder.empty()) passed.run_folder = own_folder;
+        self->send(real, std::move(passed));
       },
       [self](const actors::StateSent& sent) { self->send(self->state.listener, sent); },
       [self, around, process](const actors::EmergencySaved& saved) {
@@ -525,6 +532,21 @@ bool SimulatedWorker::break_device(DeviceFailure how) {
   return true;
 }
 
+/// Files' times are real ones, by which nobody is ever dead for long. Who lives says it again.
+void SimulatedWorker::stop_announcing() const {
+  namespace fs = std::filesystem;
+  const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  std::error_code error;
+  const std::string& folder = own_folder_.empty() ? around_.run_folder : own_folder_;
+  for (const auto& entry : fs::directory_iterator(folder + "/checkpoint", error)) {
+    const fs::path awaited = entry.path() / "AWAITED";
+    if (!fs::exists(awaited, error)) continue;
+    fs::last_write_time(awaited, long_ago, error);
+    if (!fs::exists(entry.path() / "HELD", error))
+      fs::last_write_time(entry.path(), long_ago, error);
+  }
+}
+
 void SimulatedWorker::kill(bool silent) {
   if (!is_alive()) return;
   World& world = around_.world;
@@ -545,6 +567,7 @@ void SimulatedWorker::kill(bool silent) {
   device_.reset();
   link_.reset();
   world.drain(process_);
+  stop_announcing();
   worker_ = nullptr;
   prepare_ = real_prepare_ = nullptr;
   device_work_ = nullptr;

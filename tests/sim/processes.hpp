@@ -91,6 +91,7 @@ class SimulatedWorker {
   const std::optional<absl::Status>& end_status() const { return end_status_; }
 
  private:
+  void stop_announcing() const;
   /// As a WorkerProcess does: ever more rarely, and for as long as nobody takes it in.
   void connect(uint64_t attempt, double seconds);
   actors::WorkerParts make_parts();

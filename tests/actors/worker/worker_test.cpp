@@ -30,7 +30,8 @@ struct WorkerRig {
               [](const ProfileWork&, const PrepareListener&) {},
               [this](const EmergencyRequest& request, const PrepareListener&) {
                 emergencies.push_back(request);
-              }};
+              },
+              [this](const EmergencyComing& each) { comings.push_back(each); }};
     });
     shards = system->spawn([]() -> ShardIo::behavior_type {
       return {[](const ShardRequest&, const ShardListener&) {},
@@ -178,6 +179,7 @@ struct WorkerRig {
   std::vector<PrepareRequest> prepares;
   std::vector<SendStateRequest> sent_states;
   std::vector<EmergencyRequest> emergencies;
+  std::vector<EmergencyComing> comings;
   PrepareIo prepare;
   ShardIo shards;
   TextStageIo text_stage;
@@ -881,6 +883,35 @@ TEST(Worker, ALeaverWaitsForItsDeviceNotAsLongAsOthers) {
   WorkerRig rig;
   abandon_leaver_at_work(rig, /*has_copies=*/true);
   EXPECT_EQ(rig.emergencies.size(), 1u);
+}
+
+TEST(Worker, WhoWaitsForItsDeviceSaysThatStateFollows) {
+  WorkerRig rig;
+  rig.job.checkpoint.enable = true;
+  rig.job.elastic.coordinator_timeout_seconds = 300;
+  begin_to_leave(rig);
+  plans::CommitOrder order;
+  order.step = 0;
+  rig.control(1, order);
+  rig.tell(LinkClosed{1, absl::UnavailableError("gone")});
+  for (int second = 0; second < 9; ++second) {
+    rig.scheduler().advance_time(1s);
+    rig.run();
+  }
+  ASSERT_THAT(rig.comings, ::testing::Not(IsEmpty()));
+  EXPECT_EQ(rig.comings.back().run, "small-1");
+  EXPECT_EQ(rig.comings.back().steps_done, 1u);
+  EXPECT_EQ(rig.comings.back().generation, 1u);
+  const size_t before = rig.comings.size();
+  rig.scheduler().advance_time(1s);
+  rig.run();
+  EXPECT_GT(rig.comings.size(), before) << "again and again";
+  while (rig.end_one()) continue;
+  ASSERT_EQ(rig.emergencies.size(), 1u);
+  const size_t said = rig.comings.size();
+  rig.scheduler().advance_time(1s);
+  rig.run();
+  EXPECT_EQ(rig.comings.size(), said) << "the device has ended";
 }
 
 TEST(Worker, WhatASlowDeviceHasIsWrittenAsWellOnceItsWorkHasEnded) {
