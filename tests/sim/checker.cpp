@@ -602,6 +602,7 @@ bool Checker::has_told_all_after(uint64_t least) const {
 void Checker::check_failed(ProcessId from, const net::schema::Envelope::Reader& envelope) {
   const auto failed = envelope.getBody().getFailed();
   const bool lacks_memory = failed.getStays() && !failed.getBadInput();
+  if (lacks_memory) some_cannot_save_ = true;  // It can be given no part of a last plan.
   if (device_bytes_ == 0 || !lacks_memory || incapable_.contains(from)) return;
   const auto found = assignments_.find({from, envelope.getGeneration()});
   if (found != assignments_.end() && found->second.device_bytes > device_bytes_) return;
