@@ -32,8 +32,8 @@ enum class JobUse {
 /// Reads a job file (TOML) and puts the environment (SKEIN_SECTION_KEY) and the overrides over it,
 /// then checks the result. Precedence: flag, environment, file, flavor or model.from,
 /// default. Keys that are no longer used are ignored, wherever they are from.
-/// NotFound          if there is no such file.
 /// InvalidArgument   with file and line for what is wrong in it, and a suggestion for unknown keys.
+/// Else as `read_text_file`.
 absl::StatusOr<LoadedJob> load_job(const std::string& path, const Overrides& overrides,
                                    JobUse use = JobUse::kRun);
 /// The same for a job file's text, which messages call `name`.

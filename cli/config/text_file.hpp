@@ -11,7 +11,9 @@ namespace skein::cli {
 inline constexpr size_t kTextBytesMax = 16 << 20;
 
 /// The contents of a small file that people write. `what` is what it should be, for messages: "job
-/// file". InvalidArgument   if there is no such file or it has more than `bytes_max`.
+/// file".
+/// InvalidArgument                 there is no such file, or it has more than `bytes_max`.
+/// PermissionDenied, Unavailable   it may not be read, or cannot be, with the reason.
 absl::StatusOr<std::string> read_text_file(const std::string& path, const std::string& what,
                                            size_t bytes_max = kTextBytesMax);
 
