@@ -22,6 +22,7 @@
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/emergency_shards.hpp"
 #include "gpu/files/check_there.hpp"
+#include "gpu/files/mapped_file.hpp"
 #include "net/address.hpp"
 #include "net/control/control_link.hpp"
 #include "net/event_loop.hpp"
@@ -155,11 +156,14 @@ void print_table(const net::Status& status) {
   }
 }
 
-/// The last step in a run's metrics.jsonl; null if there is none.
-Json last_step(const RunFolder& folder) {
+/// The last step in a run's metrics.jsonl; null if there is none. An error if it cannot be read.
+absl::StatusOr<Json> last_step(const RunFolder& folder) {
   constexpr std::streamoff kTailBytes = 1 << 20;  // Many lines more than follow the last step's.
-  std::ifstream file(folder.file("metrics.jsonl"), std::ios::ate);
-  if (!file) return nullptr;
+  const std::string path = folder.file("metrics.jsonl");
+  const absl::Status readable = gpu::MappedFile::open(path).status();
+  if (absl::IsNotFound(readable)) return Json();
+  SKEIN_RETURN_IF_ERROR(readable);
+  std::ifstream file(path, std::ios::ate);
   file.seekg(std::max<std::streamoff>(0, file.tellg() - kTailBytes));
   Json last;
   for (std::string line; std::getline(file, line);) {
@@ -197,7 +201,7 @@ std::string saved_text(const RunFolder& folder) {
 absl::Status print_ended(const RunFolder& folder, bool as_json) {
   SKEIN_ASSIGN_OR_RETURN(const std::string text, read_resolved_job(folder));
   SKEIN_ASSIGN_OR_RETURN(const plans::JobSpec job, parse_job(text));
-  const Json step = last_step(folder);
+  SKEIN_ASSIGN_OR_RETURN(const Json step, last_step(folder));
   const int64_t done = number_at<int64_t>(step, "step", 0);
   const bool is_complete = done >= job.training.steps;
   if (as_json) {

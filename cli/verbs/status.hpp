@@ -16,6 +16,7 @@ inline constexpr const char* kStatusAddress = "127.0.0.1:29400";
 /// says at which step.
 /// Several are asked one after the other; the first error is returned once all have been.
 /// Unavailable if nobody answers there. NotFound if it is neither an address nor a run folder.
+/// PermissionDenied, Unavailable if what the folder says cannot be read.
 absl::Status print_status(const std::vector<std::string>& where, bool as_json);
 
 /// Asks the coordinator to let a worker leave: its state moves to the others first. Returns when

@@ -45,6 +45,12 @@ class EndedRunTest : public testing::Test {
     fs::create_directories(folder);
     EXPECT_TRUE(gpu::finish_emergency_shards(folder, state, {}).ok());
   }
+  /// As the run's coordinator does for each step.
+  void commit(int64_t step) {
+    std::ofstream(folder_.file("metrics.jsonl"), std::ios::app)
+        << R"({"kind": "step", "step": )" << step << R"(, "loss": 2.5})"
+        << "\n";
+  }
   std::string said() const {
     testing::internal::CaptureStdout();
     const absl::Status status = print_status({folder_.path}, /*as_json=*/false);
@@ -88,6 +94,20 @@ TEST_F(EndedRunTest, WhereTheRunsIdCannotBeReadNoCheckpointIsTakenForItsOwn) {
   std::ofstream(id) << "\n";
   EXPECT_THAT(said(), AllOf(HasSubstr("once this is put right: " + id + " has no id"),
                             Not(HasSubstr("step-00000009"))));
+}
+
+TEST_F(EndedRunTest, IsNotAtItsBeginningIfItsStepsCannotBeRead) {
+  EXPECT_THAT(said(), HasSubstr("has ended, at step 0/1000"));
+  commit(7);
+  EXPECT_THAT(said(), HasSubstr("has ended, at step 7/1000, loss 2.5000; skein train --resume"));
+  const std::string metrics = folder_.file("metrics.jsonl");
+  fs::remove(metrics);
+  fs::create_symlink(metrics, metrics);  // Nobody finds its end.
+  testing::internal::CaptureStdout();
+  const absl::Status status = print_status({folder_.path}, /*as_json=*/false);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  EXPECT_EQ(std::string(status.message()),
+            "cannot read " + metrics + ": Too many levels of symbolic links");
 }
 
 }  // namespace
