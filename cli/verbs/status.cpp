@@ -21,6 +21,7 @@
 #include "cli/run/run_folder.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/emergency_shards.hpp"
+#include "gpu/checkpoint/trainer_state.hpp"
 #include "gpu/files/check_there.hpp"
 #include "gpu/files/mapped_file.hpp"
 #include "net/address.hpp"
@@ -173,26 +174,46 @@ absl::StatusOr<Json> last_step(const RunFolder& folder) {
   return last;
 }
 
-/// From where a run goes on that nobody runs any more.
-std::string saved_text(const RunFolder& folder) {
-  constexpr const char* kOnce = " once this is put right: ";
+/// What a run has on disk.
+struct Saved {
+  std::string checkpoint;   // The newest one's folder; empty: it has none.
+  uint64_t left_steps = 0;  // What its workers have left is after so many; 0: nothing.
+};
+
+/// An error says what is to be put right before anybody can go on from it.
+absl::StatusOr<Saved> find_saved(const RunFolder& folder) {
   const absl::StatusOr<std::string> id = actors::read_run_id(folder.path);
   const bool is_lost = absl::IsNotFound(gpu::check_there(folder.file(actors::kRunIdName)));
-  if (!id.ok() && !is_lost) return absl::StrCat(kOnce, id.status().message());
+  if (!id.ok() && !is_lost) return id.status();
   // Whoever resumes takes one that is lost from the checkpoints.
   const std::string run = id.ok() ? *id : "";
-  const auto saved = gpu::own_checkpoints(folder.path, run);
-  if (!saved.ok() && !absl::IsNotFound(saved.status())) {
-    return absl::StrCat(kOnce, saved.status().message());
+  const auto own = gpu::own_checkpoints(folder.path, run);
+  if (!own.ok() && !absl::IsNotFound(own.status())) return own.status();
+  return Saved{own.ok() ? own->folders.front() : "", gpu::newest_left_state(folder.path, run)};
+}
+
+/// Whether the newest checkpoint has the state after so many steps.
+absl::StatusOr<bool> has_checkpoint(const absl::StatusOr<Saved>& saved, int64_t steps) {
+  SKEIN_RETURN_IF_ERROR(saved.status());
+  if (saved->checkpoint.empty()) return false;
+  SKEIN_ASSIGN_OR_RETURN(const gpu::TrainerState state, gpu::read_trainer_state(saved->checkpoint));
+  return state.steps_done >= static_cast<uint64_t>(steps);
+}
+
+/// How a run goes on that nobody runs any more.
+std::string way_on(const RunFolder& folder, const absl::StatusOr<Saved>& saved) {
+  const std::string resumed = absl::StrCat("skein train --resume ", folder.path, " goes on");
+  if (!saved.ok()) {
+    return absl::StrCat(resumed, " once this is put right: ", saved.status().message());
   }
-  std::string from = saved.ok() ? std::filesystem::path(saved->folders.front()).filename().string()
-                                : "the beginning, as it has no checkpoint";
-  const uint64_t left = gpu::newest_left_state(folder.path, run);
-  if (left > 0) {
-    from = absl::StrCat("step ", left, " if what its workers have left of it is whole, else from ",
-                        from);
+  std::string from = saved->checkpoint.empty()
+                         ? "the beginning, as it has no checkpoint"
+                         : std::filesystem::path(saved->checkpoint).filename().string();
+  if (saved->left_steps > 0) {
+    from = absl::StrCat("step ", saved->left_steps,
+                        " if what its workers have left of it is whole, else from ", from);
   }
-  return absl::StrCat(" from ", from,
+  return absl::StrCat(resumed, " from ", from,
                       " (skein coordinator --resume ... --listen ADDRESS, with what ",
                       "they hold, if workers still wait for it there)");
 }
@@ -203,7 +224,11 @@ absl::Status print_ended(const RunFolder& folder, bool as_json) {
   SKEIN_ASSIGN_OR_RETURN(const plans::JobSpec job, parse_job(text));
   SKEIN_ASSIGN_OR_RETURN(const Json step, last_step(folder));
   const int64_t done = number_at<int64_t>(step, "step", 0);
-  const bool is_complete = done >= job.training.steps;
+  const bool has_all_steps = done >= job.training.steps;
+  const absl::StatusOr<Saved> saved = find_saved(folder);
+  absl::StatusOr<bool> is_last_saved = true;
+  if (has_all_steps && job.checkpoint.enable) is_last_saved = has_checkpoint(saved, done);
+  const bool is_complete = has_all_steps && is_last_saved.value_or(true);
   if (as_json) {
     Json json = {{"job", folder.job_id},  {"state", is_complete ? "done" : "ended"},
                  {"steps_done", done},    {"steps_total", job.training.steps},
@@ -217,7 +242,10 @@ absl::Status print_ended(const RunFolder& folder, bool as_json) {
   const double loss = number_at<double>(step, "loss", NAN);
   if (done > 0 && !std::isnan(loss)) absl::StrAppendFormat(&line, ", loss %.4f", loss);
   if (!is_complete) {
-    absl::StrAppend(&line, "; skein train --resume ", folder.path, " goes on", saved_text(folder));
+    absl::StrAppend(&line, has_all_steps ? "; its last step is in no checkpoint" : "", "; ",
+                    way_on(folder, saved));
+  } else if (!is_last_saved.ok()) {
+    absl::StrAppend(&line, "; its last step may not be saved: ", is_last_saved.status().message());
   }
   std::printf("%s\n", line.c_str());
   return absl::OkStatus();

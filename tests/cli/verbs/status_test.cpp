@@ -51,9 +51,10 @@ class EndedRunTest : public testing::Test {
         << R"({"kind": "step", "step": )" << step << R"(, "loss": 2.5})"
         << "\n";
   }
-  std::string said() const {
+  void commit_all() { commit(plans::JobSpec{}.training.steps); }
+  std::string said(bool as_json = false) const {
     testing::internal::CaptureStdout();
-    const absl::Status status = print_status({folder_.path}, /*as_json=*/false);
+    const absl::Status status = print_status({folder_.path}, as_json);
     std::string text = testing::internal::GetCapturedStdout();
     EXPECT_TRUE(status.ok()) << status;
     return text;
@@ -108,6 +109,31 @@ TEST_F(EndedRunTest, IsNotAtItsBeginningIfItsStepsCannotBeRead) {
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
   EXPECT_EQ(std::string(status.message()),
             "cannot read " + metrics + ": Too many levels of symbolic links");
+}
+
+TEST_F(EndedRunTest, IsNotDoneBeforeItsLastStepIsSaved) {
+  commit_all();
+  EXPECT_THAT(said(), AllOf(HasSubstr("at step 1000/1000, loss 2.5000; its last step is in no "
+                                      "checkpoint; skein train --resume " +
+                                      folder_.path),
+                            HasSubstr("goes on from the beginning, as it has no checkpoint")));
+  save(990, "own");
+  EXPECT_THAT(said(), AllOf(HasSubstr("in no checkpoint"), HasSubstr("from step-00000990 ")));
+  EXPECT_THAT(said(/*as_json=*/true), HasSubstr(R"("state": "ended")"));
+  leave(1000, 1, "own");
+  EXPECT_THAT(said(), HasSubstr("goes on from step 1000 if what"));
+  save(1000, "own");
+  EXPECT_THAT(said(), testing::EndsWith("at step 1000/1000, loss 2.5000\n"));
+  EXPECT_THAT(said(/*as_json=*/true), HasSubstr(R"("state": "done")"));
+}
+
+TEST_F(EndedRunTest, MayNotBeSavedIfItsCheckpointCannotBeRead) {
+  commit_all();
+  save(1000, "own");
+  const std::string complete = folder_.file("checkpoint/step-00001000/COMPLETE");
+  fs::remove(complete);
+  fs::create_symlink(complete, complete);  // Nobody finds its end.
+  EXPECT_THAT(said(), HasSubstr("; its last step may not be saved: cannot look at " + complete));
 }
 
 }  // namespace
