@@ -76,6 +76,15 @@ Mishap mishap_of(std::string who, uint64_t steps_done, const absl::Status& why) 
   return {std::move(who), step, absl::Status(why.code(), text)};
 }
 
+/// What those are told who see a plan begin behind the last step.
+std::string all_done(const JobSpec& job, const CommitOrder& order) {
+  std::vector<std::string> left;
+  if (order.validate) left.push_back("validation");
+  if (order.checkpoint) left.push_back("the last checkpoint");
+  return absl::StrCat("all ", job.training.steps, " steps are done",
+                      left.empty() ? "" : "; what is left: ", absl::StrJoin(left, ", "));
+}
+
 }  // namespace
 
 Coordination::Coordination(Options options, uint64_t now_us)
@@ -837,11 +846,12 @@ CoordinatorDecisions Coordination::start(uint64_t now_us) {
   mark_hosts(&Membership::mark_started);
   has_marked_trained_ = false;
   decisions.push_back(delete_failed(0));  // Nobody writes files of older plans any more.
-  decisions.push_back(
-      RunEvent{has_trained_ ? "run.continued" : "run.started",
-               absl::StrCat("training ", has_trained_ ? "goes on" : "starts", " at step ", next,
-                            " of ", options_.job.training.steps),
-               {{"step", absl::StrCat(next)}, {"generation", absl::StrCat(generation_)}}});
+  decisions.push_back(RunEvent{
+      has_trained_ ? "run.continued" : "run.started",
+      log_.is_complete() ? all_done(options_.job, order)
+                         : absl::StrCat("training ", has_trained_ ? "goes on" : "starts",
+                                        " at step ", next, " of ", options_.job.training.steps),
+      {{"step", absl::StrCat(next)}, {"generation", absl::StrCat(generation_)}}});
   has_trained_ = true;
   if (phase_ == Phase::kTraining) append(decisions, begin_work(now_us));
   append(decisions, dismiss_leavers());

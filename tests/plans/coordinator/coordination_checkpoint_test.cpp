@@ -468,6 +468,31 @@ Cluster restarted_without_checkpoint() {
   return Cluster(std::move(options));
 }
 
+/// Its predecessor has failed at the last checkpoint.
+TEST(CoordinationCheckpoint, BehindTheLastStepItIsSaidThatOnlyTheCheckpointIsLeft) {
+  Coordination::Options options;
+  options.job = saving_job();
+  options.job.training.steps = 5;
+  options.worker_count = 2;
+  options.committed_steps = 5;
+  options.durable_step = 4;
+  options.generation = 1;
+  options.generations = {{0, 1}};
+  options.last_plan = *make_layout_plan(options.job, {{1}, {2}}, 1);
+  Cluster cluster(std::move(options));
+  cluster.join(1, 1);
+  cluster.join(2, 2);
+  cluster.quiesced(1, {{5, kFront}});
+  cluster.quiesced(2, {{5, {3, 6}}});
+  cluster.prepared(1);
+  const CoordinatorDecisions started = cluster.prepared(2);
+  ASSERT_NE(find<StartRun>(started), nullptr);
+  EXPECT_TRUE(find<StartRun>(started)->order.checkpoint);
+  ASSERT_NE(find<RunEvent>(started), nullptr);
+  EXPECT_EQ(find<RunEvent>(started)->text,
+            "all 5 steps are done; what is left: the last checkpoint");
+}
+
 TEST(CoordinationCheckpoint, WithADamagedOneLiveStateIsGoneOnWith) {
   for (const bool is_live : {true, false}) {
     Cluster cluster = restarted_without_checkpoint();
