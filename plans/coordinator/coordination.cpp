@@ -842,6 +842,7 @@ CoordinatorDecisions Coordination::start(uint64_t now_us) {
   const bool was_urgent = std::exchange(is_urgent_, false);
   const uint64_t next = steps_done() + 1;
   decisions.push_back(StartRun{order});
+  lost_why_.clear();
   input_.on_started();
   mark_hosts(&Membership::mark_started);
   has_marked_trained_ = false;
@@ -1218,6 +1219,7 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
       absent_.give_up(worker, reason);
     }
   }
+  if (!changes_connection_) lost_why_ = std::string(mishap.blame.message());
   const bool takes_part = change_.takes_part(worker);
   const Member lost = members().at(worker);
   // While others train, one that measures has read nothing that they have not.
@@ -1576,10 +1578,13 @@ CoordinatorDecisions Coordination::give_up(const ProgressWatch::Verdict& verdict
     const int64_t wanted = has_past() ? options_.job.elastic.min_workers : options_.worker_count;
     const auto here = static_cast<int64_t>(members_.count());
     const std::string limit = absl::StrCat(verdict.limit_s, " s (", verdict.limit, ")");
+    const std::string few =
+        lost_why_.empty() ? absl::StrCat(here, " of ", wanted, " workers joined within ", limit)
+                          : absl::StrCat(here, " of ", wanted, " workers are here after ", limit,
+                                         "; the last one that was lost: ", lost_why_);
     const std::string why =
         here < wanted || paused_why_.empty()
-            ? absl::StrCat(here, " of ", wanted, " workers joined within ", limit,
-                           "; start more workers or ask for fewer")
+            ? absl::StrCat(few, "; start more workers or ask for fewer")
             : absl::StrCat("no plan could be made within ", limit, ": ", paused_why_);
     // What those who are here hold is saved before: the run can be resumed from there.
     if (!stop_.is_made() && waits_with_unsaved()) return on_stop_request(why, now_us).decisions();

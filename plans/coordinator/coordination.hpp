@@ -344,9 +344,10 @@ class Coordination {
   GoodputLedger goodput_;
   bool watches_commit_ = false;  // `after_commit` has not looked at the newest one.
   double lent_share_ = 0;  // The part of the newest commit's time in which other jobs had devices.
-  bool has_trained_ = false;         // As `has_trained`.
-  absl::Status last_failure_;        // Why the last worker that stayed computes no more.
-  bool is_urgent_ = false;           // A worker was lost since the last plan.
+  bool has_trained_ = false;   // As `has_trained`.
+  absl::Status last_failure_;  // Why the last worker that stayed computes no more.
+  std::string lost_why_;       // Who was lost last since a plan began, and why; empty: nobody was.
+  bool is_urgent_ = false;     // A worker was lost since the last plan.
   bool has_marked_trained_ = false;  // Those of the plan, at its first commit.
   std::optional<std::string> change_after_journal_;
   std::optional<uint64_t> change_at_us_;  // Members have changed: look for a better plan then.

@@ -288,6 +288,26 @@ TEST(Coordination, TooFewWorkersEndTheRunWithTheNumbers) {
               HasSubstr("1 of 2 workers joined"));
 }
 
+/// More of them would be lost in the same way.
+TEST(Coordination, WhereWorkersWereLostBeforeTheFirstPlanTheEndSaysWhy) {
+  JobSpec job = small_job();
+  job.parallelism.pipeline_parallel_degree = kAutoDegree;
+  job.comm.init_timeout_seconds = 5;
+  Cluster cluster(job);
+  for (const uint32_t worker : {1, 2}) cluster.join(worker);
+  ASSERT_EQ(cluster.coordination.phase(), Coordination::Phase::kProfiling);
+  for (const uint32_t worker : {1, 2}) {
+    cluster.coordination.on_worker_lost({worker}, absl::AbortedError("no memory to measure"),
+                                        ++cluster.now);
+  }
+  const CoordinatorDecisions ended = cluster.coordination.on_timer(6'000'000);
+  ASSERT_NE(find<EndRun>(ended), nullptr);
+  EXPECT_THAT(std::string(find<EndRun>(ended)->status.message()),
+              testing::AllOf(testing::StartsWith("0 of 2 workers are here after 5 s"),
+                             HasSubstr("; the last one that was lost: w2 "),
+                             HasSubstr(": no memory to measure; start more workers")));
+}
+
 TEST(Coordination, AStalledStepIsTriedAgainAndThenNamesWhoIsMissing) {
   JobSpec job = small_job();
   job.comm.train_timeout_seconds = 5;
