@@ -45,7 +45,8 @@ absl::StatusOr<int64_t> room_per_row(const CandidateRank& rank, const RankNeed& 
     if (left < 0) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "device ", device.name, " lacks ", -left, " bytes for the weights, gradients and ",
-          "optimizer state of its stages alone; use more stages or more memory"));
+          "optimizer state of its stages alone", group_note(device),
+          "; use more stages or more memory"));
     }
     room = std::min(room, left / rank.rows[r]);
   }

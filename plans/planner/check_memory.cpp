@@ -179,7 +179,7 @@ absl::Status check_memory(const Plan& plan, const Profile& profile, const Cluste
       worst->version_bytes > 0
           ? absl::StrCat(", ", worst->version_bytes, " for older versions of weights")
           : "",
-      ", and has ", device.memory_bytes, "; ",
+      ", and has ", device.memory_bytes, group_note(device), "; ",
       ways.empty() ? "neither recomputation, nor fewer rows, nor more stages make it fit: use "
                      "devices with more memory"
                    : absl::StrCat(absl::StrJoin(ways, " or "), " would make it fit")));

@@ -88,15 +88,16 @@ int64_t gpu_count(const std::vector<MeasuredWorker>& workers) {
   return std::ssize(gpus);
 }
 
-/// The worker's share of the memory, and of that what models may take: groups of GPUs have theirs
-/// beside what a device gives out, and so beside its limit.
-int64_t memory_for_models(const MeasuredWorker& worker, int64_t users, int64_t group_bytes) {
+/// Gives the device the worker's share of the memory, and of that what models may take: groups of
+/// GPUs have theirs beside what a device gives out, and so beside its limit.
+void set_memory(const MeasuredWorker& worker, int64_t users, int64_t group_bytes,
+                ClusterDevice& device) {
   int64_t bytes = worker.memory_bytes / users;
-  if (bytes > 0 && is_gpu(worker)) {
-    bytes = std::max<int64_t>(bytes - group_bytes, 1);
-  }
-  if (worker.memory_bytes_max > 0 && bytes > 0) bytes = std::min(bytes, worker.memory_bytes_max);
-  return bytes > 0 ? std::max<int64_t>(bytes - worker.rounding_bytes, 1) : 0;
+  if (bytes <= 0) return;
+  const int64_t limit = worker.memory_bytes_max > 0 ? worker.memory_bytes_max : bytes;
+  if (is_gpu(worker) && bytes - group_bytes < limit) device.group_bytes = group_bytes;
+  bytes = std::min(bytes - device.group_bytes, limit) - worker.rounding_bytes;
+  device.memory_bytes = std::max<int64_t>(bytes, 1);
 }
 
 }  // namespace
@@ -128,7 +129,7 @@ ClusterSpec measured_cluster(const JobSpec& job, const std::vector<MeasuredWorke
     ClusterDevice& device = cluster.devices.emplace_back();
     device.name = absl::StrCat("w", worker.id.value, " ", worker.profile.device);
     device.host = host_of.at(worker.host);
-    device.memory_bytes = memory_for_models(worker, users.at(memory_of(worker)), group_bytes);
+    set_memory(worker, users.at(memory_of(worker)), group_bytes, device);
     const double own_us = whole_us(job, worker.profile);
     device.speed = own_us > 0 && reference_us > 0 ? reference_us / own_us : 1.0;
   }

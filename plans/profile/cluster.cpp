@@ -101,6 +101,12 @@ absl::Status validate(const ClusterSpec& cluster) {
   return check_links(cluster);
 }
 
+std::string group_note(const ClusterDevice& device) {
+  if (device.group_bytes == 0) return "";
+  return absl::StrCat(" (", device.group_bytes, " bytes are set aside for groups of GPUs; ",
+                      "comm.backend = \"gloo\" needs none)");
+}
+
 int32_t link_between(const ClusterSpec& cluster, int32_t host_a, int32_t host_b) {
   for (size_t i = 0; i < cluster.links.size(); ++i) {
     const ClusterLink& link = cluster.links[i];

@@ -29,6 +29,7 @@ struct ClusterDevice {
   int64_t memory_bytes = 0;      // 0: not limited.
   double price_per_hour = 0;     // 0: not known.
   double failures_per_hour = 0;  // 0: not known.
+  int64_t group_bytes = 0;       // Memory beside `memory_bytes` that groups of GPUs take.
   bool operator==(const ClusterDevice&) const = default;
 };
 
@@ -48,6 +49,10 @@ struct ClusterSpec {
   std::vector<ClusterLink> links;
   bool operator==(const ClusterSpec&) const = default;
 };
+
+/// For an error that says what memory a device has: what groups of GPUs take of it, and how to do
+/// without. Empty if they take none.
+std::string group_note(const ClusterDevice& device);
 
 /// InvalidArgument naming the entry (`devices[3].speed`) if an index, speed or bandwidth is out of
 /// range (bandwidths and speeds are finite and above 0), a pair of hosts has two links, or there is

@@ -59,6 +59,15 @@ TEST(CheckMemory, OffersOnlyWhatHelps) {
   EXPECT_THAT(text, HasSubstr("use devices with more memory"));
 }
 
+TEST(CheckMemory, SaysWhatIsSetAsideForGroupsOfGpus) {
+  Small small(1);
+  EXPECT_THAT(std::string(small.check().message()), HasSubstr("and has 1; neither"));
+  for (ClusterDevice& device : small.request.cluster.devices) device.group_bytes = 1000;
+  EXPECT_THAT(std::string(small.check().message()),
+              HasSubstr("and has 1 (1000 bytes are set aside for groups of GPUs; comm.backend = "
+                        "\"gloo\" needs none); neither"));
+}
+
 TEST(CheckMemory, OffersAnotherSchedule) {
   const Small small(17'000, ScheduleKind::kGPipe);
   EXPECT_THAT(std::string(small.check().message()), HasSubstr("the schedule 1F1B"));

@@ -76,6 +76,21 @@ TEST(MeasuredCluster, LeavesRoomForGroupsOfGpus) {
       << "0 would be no limit";
 }
 
+TEST(MeasuredCluster, SaysWhatGroupsOfGpusTakeWhereThatIsMissing) {
+  MeasuredWorker limited = gpu_worker(2, "cuda:1 some", 80 * kGigabyte);
+  limited.memory_bytes_max = kGigabyte;
+  const std::vector<MeasuredWorker> workers = {gpu_worker(1, "cuda:0 small", 10), limited,
+                                               worker(3, "b", 10)};
+  JobSpec job;
+  const ClusterSpec cluster = measured_cluster(job, workers);
+  const int64_t groups = device_group_bytes(job, 2);
+  EXPECT_EQ(cluster.devices[0].group_bytes, groups);
+  EXPECT_EQ(cluster.devices[1].group_bytes, 0) << "its limit leaves them more than enough";
+  EXPECT_EQ(cluster.devices[2].group_bytes, 0) << "the processor forms none";
+  job.comm.backend = "gloo";
+  EXPECT_EQ(measured_cluster(job, workers).devices[0].group_bytes, 0);
+}
+
 TEST(MeasuredCluster, KeepsToTheLimitOfAWorker) {
   MeasuredWorker limited = gpu_worker(1, "cuda:0", 10 * kGigabyte);
   limited.memory_bytes_max = 3 * kGigabyte;
