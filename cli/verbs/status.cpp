@@ -284,8 +284,9 @@ absl::Status drain_worker(const std::string& where, uint32_t worker) {
     members.push_back(absl::StrCat("w", each.worker.value));
   }
   if (std::find(members.begin(), members.end(), absl::StrCat("w", worker)) == members.end()) {
-    return absl::NotFoundError(absl::StrCat("there is no worker w", worker, "; the run has ",
-                                            absl::StrJoin(members, ", ")));
+    return absl::NotFoundError(
+        absl::StrCat("there is no worker w", worker, "; the run has ",
+                     members.empty() ? "none" : absl::StrJoin(members, ", ")));
   }
   const Requests requests = {net::DrainRequest{{worker}}, net::StatusRequest()};
   SKEIN_RETURN_IF_ERROR(ask(*loop, address, requests).status());

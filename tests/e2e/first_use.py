@@ -140,6 +140,9 @@ def nobody_to_join(program):
          "--training.steps", "2"], cwd=program.folder, stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE, text=True)
     address = coordinator.stderr.readline().split()[-1]
+    drained = program.run("drain", address, "--worker", "2")
+    program.expect("whoever drains a run without workers is told that it has none", drained.returncode == 3 and
+                   drained.stderr == "skein: there is no worker w2; the run has none\n", drained.stderr.strip())
     joined = program.run("worker", "--join", address)
     coordinator.communicate(timeout=LIMIT_SECONDS)
     program.expect("one that is answered says nothing", joined.returncode == 0 and
