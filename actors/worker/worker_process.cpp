@@ -29,8 +29,8 @@
 namespace skein::actors {
 namespace {
 
-/// FailedPrecondition if a CUDA device is asked for and there is none; "auto" takes the processor
-/// instead.
+/// FailedPrecondition if a CUDA device is asked for and there is none, ResourceExhausted if it has
+/// no room; "auto" takes the processor instead.
 absl::StatusOr<std::shared_ptr<gpu::Device>> make_device(const plans::DeviceSpec& spec,
                                                          int32_t local_rank) {
   plans::Scenario scenario = plans::device_scenario(spec);
@@ -56,14 +56,17 @@ absl::StatusOr<std::shared_ptr<gpu::Device>> make_device(const plans::DeviceSpec
                                   info.remark.empty() ? "" : "; ", info.remark));
     return slowed(*std::move(cuda));
   }
-  if (spec.type == "cuda") {
-    return absl::FailedPreconditionError(
-        absl::StrCat("device.type = \"cuda\", but there is no CUDA device: ",
-                     std::string(cuda.status().message()),
-                     "; with device.type = \"auto\" a worker without one "
-                     "computes on the processor"));
+  const std::string why(cuda.status().message());
+  const bool is_there = absl::IsResourceExhausted(cuda.status());
+  if (spec.type == "cuda" && is_there) {
+    return absl::ResourceExhaustedError(absl::StrCat("device.type = \"cuda\": ", why));
   }
-  print_error_line(absl::StrCat("skein: no CUDA device: ", std::string(cuda.status().message()),
+  if (spec.type == "cuda") {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "device.type = \"cuda\", but there is no CUDA device: ", why,
+        "; with device.type = \"auto\" a worker without one computes on the processor"));
+  }
+  print_error_line(absl::StrCat("skein: no CUDA device", is_there ? " that has room: " : ": ", why,
                                 "; using ", threads, " threads of the processor"));
   return slowed(gpu::make_host_device(threads));
 }

@@ -24,6 +24,7 @@ struct CudaOptions {
 /// loaded until the process ends.
 ///
 /// Unavailable, in one line that says what is missing: the plugin, a library, the driver, a GPU.
+/// ResourceExhausted if the GPU, or its limit, has no room for what every device takes.
 /// InvalidArgument if the precision is none of the three.
 absl::StatusOr<std::unique_ptr<Device>> load_cuda_device(const CudaOptions& options);
 

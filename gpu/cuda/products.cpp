@@ -102,6 +102,12 @@ absl::StatusOr<std::unique_ptr<Products>> Products::create(CudaContext& context,
                                                            Precision precision) {
   std::unique_ptr<Products> made(new Products(context, precision));  // Constructor is private.
   SKEIN_RETURN_IF_ERROR(cublas_status(cublasLtCreate(&made->library_), "cannot start cuBLASLt"));
+  const int64_t limit = context.memory().limit;
+  if (limit > 0 && limit < kWorkspaceBytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "a limit of ", limit, " bytes of device memory leaves no room for the ", kWorkspaceBytes,
+        " in which products work, before any model; raise device.memory_limit_mb"));
+  }
   SKEIN_ASSIGN_OR_RETURN(made->workspace_, context.take(kWorkspaceBytes));
   return made;
 }

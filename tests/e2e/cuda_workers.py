@@ -48,6 +48,13 @@ def check_choice(program, environment):
         said = file.read()
     program.expect("one that is not there is named, with how many are",
                    "there is no GPU 2: the driver shows 2" in said, said.strip())
+    _, run = program.train("small", *TINY, *GPU, "--device.memory_limit_mb", "30", "--training.steps", "1",
+                           "--workers", "1", env=two)
+    with open(os.path.join(run, "logs", "worker-1.log"), encoding="utf-8") as file:
+        said = file.read()
+    program.expect("one whose limit is too small is not said to be missing",
+                   'device.type = "cuda": a limit of 31457280 bytes' in said and "no CUDA device" not in said,
+                   said.strip())
 
 
 def check_status(program, environment):

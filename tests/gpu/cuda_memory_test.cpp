@@ -138,5 +138,19 @@ TEST(CudaMemory, AnErrorNamesRequestLimitPeakAndThePlansEstimate) {
   EXPECT_GE(refused, 5);
 }
 
+TEST(CudaMemory, ALimitBelowWhatEveryDeviceTakesIsNamed) {
+  {
+    auto device = load_cuda_device({});
+    if (!device.ok()) GTEST_SKIP() << device.status();
+  }
+  CudaOptions cuda;
+  cuda.memory_bytes_max = (32 << 20) - 1;
+  const absl::Status status = load_cuda_device(cuda).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_EQ(numbers_in(std::string(status.message())),
+            (std::vector<int64_t>{cuda.memory_bytes_max, 32 << 20}))
+      << status;
+}
+
 }  // namespace
 }  // namespace skein::gpu
