@@ -1546,7 +1546,9 @@ CoordinatorDecisions Coordination::check_progress(uint64_t now_us) {
     case ProgressWatch::Verdict::Kind::kGoesOn:
       return {};
     case ProgressWatch::Verdict::Kind::kCulprit:
-      return lose(verdict.culprit, absl::DeadlineExceededError(verdict.reason), now_us);
+      // It lives, and may hold what nobody else has.
+      return lose(verdict.culprit, absl::DeadlineExceededError(verdict.reason), now_us,
+                  /*may_return=*/true);
     case ProgressWatch::Verdict::Kind::kStuck:
       return try_step_again(verdict.waited_s, now_us);
     case ProgressWatch::Verdict::Kind::kTimedOut:

@@ -45,9 +45,7 @@ void Patience::on_event(const actors::EventReport& report) {
   if (process == of_worker_.end()) return;
   const std::string& reason = report.fields.at("reason");
   if (!absl::StartsWith(reason, "no heartbeat")) {
-    const bool is_slow =
-        absl::StartsWith(reason, "it has not") || absl::StartsWith(reason, "its device");
-    if (is_slow) too_slow_.insert(process->second);
+    if (absl::StartsWith(reason, "it has not")) too_slow_.insert(process->second);
     return;
   }
   const uint64_t silent = silent_us(process->second);

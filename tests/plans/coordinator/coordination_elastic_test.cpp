@@ -1130,24 +1130,58 @@ TEST(CoordinationElastic, NewProcessesThatDieAtOnceAreHeldBackByTheirHost) {
               HasSubstr("host host is flapping; w7 may take part in 4 s"));
 }
 
-TEST(CoordinationElastic, AStuckDeviceIsTheCulpritOfAStuckStep) {
-  JobSpec job = long_job();
-  job.elastic.heartbeat_timeout_seconds = 2;
-  Cluster cluster(job);
-  cluster.start();
-  cluster.finish_step(0);
-  uint64_t now = cluster.now;
-  CoordinatorDecisions decisions;
-  for (int tick = 0; tick < 50 && find<DismissWorker>(decisions) == nullptr; ++tick) {
-    now += 200'000;
-    const auto waited = static_cast<uint64_t>(tick) * 200'000;
-    cluster.coordination.on_heartbeat({1}, {1, "the input of 0B0", waited, false}, now);
-    cluster.coordination.on_heartbeat({2}, {1, "1F0", waited, true}, now);
-    decisions = cluster.coordination.on_timer(now);
+/// A step; then the device of worker 2 is stuck in the next one, until it is the culprit. Nobody
+/// has a snapshot of its stage.
+struct StuckDevice : Cluster {
+  StuckDevice() : Cluster(impatient_job()) {
+    start();
+    finish_step(0);
+    for (uint64_t stuck_us = 0; stuck_us < 10'000'000 && !find<DismissWorker>(lost);
+         stuck_us += 200'000) {
+      now += 200'000;
+      coordination.on_heartbeat({1}, {1, "the input of 0B0", stuck_us, false}, now);
+      coordination.on_heartbeat({2}, {1, "1F0", stuck_us, true}, now);
+      lost = coordination.on_timer(now);
+    }
   }
-  ASSERT_NE(find<DismissWorker>(decisions), nullptr);
-  EXPECT_EQ(find<DismissWorker>(decisions)->worker, WorkerId{2});
-  EXPECT_THAT(find<RunEvent>(decisions)->text, HasSubstr("works on 1F0"));
+  static JobSpec impatient_job() {
+    JobSpec job = long_job();
+    job.elastic.heartbeat_timeout_seconds = 2;
+    return job;
+  }
+  CoordinatorDecisions lost;
+};
+
+TEST(CoordinationElastic, AStuckDeviceIsTheCulpritOfAStuckStep) {
+  StuckDevice cluster;
+  ASSERT_NE(find<DismissWorker>(cluster.lost), nullptr);
+  EXPECT_EQ(find<DismissWorker>(cluster.lost)->worker, WorkerId{2});
+  EXPECT_THAT(find<RunEvent>(cluster.lost)->text, HasSubstr("works on 1F0"));
+}
+
+TEST(CoordinationElastic, ACulpritThatIsBackHasWhatNobodyElseHolds) {
+  StuckDevice cluster;
+  const CoordinatorDecisions waits = cluster.quiesced(1, {{1, kFrontStage}});
+  EXPECT_EQ(find<AssignPlan>(waits), nullptr);
+  ASSERT_NE(find<RunEvent>(waits), nullptr);
+  EXPECT_EQ(find<RunEvent>(waits)->name, "run.waiting");
+  cluster.join(7, 2);
+  const CoordinatorDecisions assigned = cluster.quiesced(2, {{1, kBack}});
+  ASSERT_NE(find<AssignPlan>(assigned), nullptr);
+  EXPECT_EQ(find<AssignPlan>(assigned)->restore.first_step, 1u);
+}
+
+TEST(CoordinationElastic, ACulpritIsNotWaitedForForEver) {
+  StuckDevice cluster;
+  cluster.quiesced(1, {{1, kFrontStage}});
+  for (const bool is_over : {false, true}) {
+    cluster.now += is_over ? 1'000'000 : 4'000'000;  // A lease and 2.5 s.
+    cluster.coordination.on_heartbeat({1}, {}, cluster.now);
+    const CoordinatorDecisions found = cluster.answered(cluster.coordination.on_timer(cluster.now));
+    ASSERT_EQ(find<AssignPlan>(found) != nullptr, is_over);
+    if (!is_over) continue;
+    EXPECT_EQ(find<AssignPlan>(found)->restore.first_step, 0u);
+  }
 }
 
 TEST(CoordinationElastic, AStopDuringAChangeSavesWhatItFinds) {
