@@ -109,6 +109,7 @@ struct LeftStateRequest {
 struct LeftStateFound {
   absl::Status status;  // Why no checkpoint was made, though there is newer state.
   gpu::AdoptedState adopted;
+  bool waits = false;  // None can be made for now, for that reason; it is tried again.
 };
 
 /// Layers of a checkpoint are to be sent to a worker that does not see it.

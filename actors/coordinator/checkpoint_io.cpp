@@ -1,15 +1,25 @@
 #include "actors/coordinator/checkpoint_io.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "actors/end_process.hpp"
+#include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/emergency_shards.hpp"
+#include "gpu/checkpoint/trainer_state.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/coordinator/commit_log.hpp"
 
 namespace skein::actors {
 namespace {
+
+/// Between two looks at what workers leave: they are still writing it, or no checkpoint can be made
+/// of it.
+constexpr std::chrono::milliseconds kWhileLeft(200);
+constexpr std::chrono::milliseconds kWhileUnsaved(500);
 
 /// The run's next life may have trained the same step otherwise: its checkpoint is the one.
 absl::StatusOr<std::string> complete(const CheckpointIoState& state,
@@ -17,6 +27,38 @@ absl::StatusOr<std::string> complete(const CheckpointIoState& state,
   SKEIN_RETURN_IF_ERROR(state.check_later_life());
   return gpu::complete_checkpoint(state.place.folder, request.generation, state.job.model,
                                   request.state, request.files, state.job.checkpoint.keep_latest_k);
+}
+
+/// The disk is full, or somebody may not write there or read what is there: whoever sees to it can
+/// put that right.
+bool may_pass(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status) ||
+         absl::IsPermissionDenied(status);
+}
+
+/// A checkpoint of what workers have left. One that has its name is there, though something went
+/// wrong after that: the next attempt would find nothing that is newer.
+absl::StatusOr<gpu::AdoptedState> adopt(const CheckpointIoState& state,
+                                        const LeftStateRequest& request) {
+  const std::string& folder = state.place.folder;
+  const plans::SeekLeftState& sought = request.sought;
+  const auto find_loss = [&](uint64_t steps, uint64_t generation) -> std::optional<double> {
+    const bool is_of_run =
+        plans::came_through(sought.generations, sought.steps_done, steps, generation);
+    if (!is_of_run) return std::nullopt;
+    return steps == sought.steps_done ? sought.loss : 0;
+  };
+  using Paths = std::vector<std::string>;
+  const Paths before = gpu::complete_checkpoints(folder).value_or(Paths());
+  absl::StatusOr<gpu::AdoptedState> adopted = gpu::adopt_emergency_shards(
+      folder, state.job, find_loss, {state.place.run, request.positions});
+  if (!may_pass(adopted.status())) return adopted;
+  for (const std::string& path : gpu::complete_checkpoints(folder).value_or(Paths())) {
+    if (std::find(before.begin(), before.end(), path) != before.end()) continue;
+    const absl::StatusOr<gpu::TrainerState> made = gpu::read_trainer_state(path);
+    if (made.ok()) return gpu::AdoptedState{path, made->steps_done, {}};
+  }
+  return adopted;
 }
 
 }  // namespace
@@ -49,22 +91,20 @@ CheckpointIo::behavior_type checkpoint_io(CheckpointIo::stateful_pointer<Checkpo
       },
       [self](const LeftStateRequest& request, const CheckpointListener& listener) {
         const RunPlace& place = self->state.place;
-        const plans::SeekLeftState& sought = request.sought;
-        const auto find_loss = [&](uint64_t steps, uint64_t generation) -> std::optional<double> {
-          const bool is_of_run =
-              plans::came_through(sought.generations, sought.steps_done, steps, generation);
-          if (!is_of_run) return std::nullopt;
-          return steps == sought.steps_done ? sought.loss : 0;
-        };
         // Workers that have given the run up may be writing what they hold: steps are not taken
         // back under their hands.
         if (gpu::is_state_being_left(place.folder, place.run)) {
-          constexpr std::chrono::milliseconds kPause(200);
-          self->delayed_send(CheckpointIo(self), kPause, request, listener);
+          self->delayed_send(CheckpointIo(self), kWhileLeft, request, listener);
           return;
         }
-        auto adopted = gpu::adopt_emergency_shards(place.folder, self->state.job, find_loss,
-                                                   {place.run, request.positions});
+        auto adopted = adopt(self->state, request);
+        if (may_pass(adopted.status())) {
+          self->send(listener, LeftStateFound{adopted.status(), {}, true});
+          // Else it is for the later life to make one, and ours ends.
+          if (!self->state.check_later_life().ok()) return;
+          self->delayed_send(CheckpointIo(self), kWhileUnsaved, request, listener);
+          return;
+        }
         LeftStateFound found{adopted.status(), {}};
         if (adopted.ok()) found.adopted = *std::move(adopted);
         self->send(listener, std::move(found));

@@ -540,6 +540,7 @@ void CoordinatorState::on_start_found(const StartFound& found) {
 }
 
 void CoordinatorState::on_left_state_found(const LeftStateFound& found) {
+  if (found.waits) return apply(coordination->on_left_state_waits(found.status, now_us()));
   tell_adopted(found.adopted);
   if (!found.status.ok()) {
     const std::string reason(found.status.message());

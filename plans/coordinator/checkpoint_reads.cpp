@@ -30,8 +30,16 @@ std::vector<RunEvent> CheckpointReads::on_verified(const CheckpointVerdict& verd
   return events;
 }
 
+std::optional<RunEvent> CheckpointReads::on_seeking_waits(const std::string& reason) {
+  if (std::exchange(has_told_wait_, true)) return std::nullopt;
+  return RunEvent{"checkpoint.waiting",
+                  absl::StrCat("no checkpoint can be made of newer state that workers have left: ",
+                               reason, "; it is tried again, and no step is taken back meanwhile"),
+                  {{"reason", reason}}};
+}
+
 void CheckpointReads::on_sought() {
-  is_seeking_ = false;
+  is_seeking_ = has_told_wait_ = false;
   has_sought_ = true;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -46,6 +47,9 @@ class CheckpointReads {
   /// The host has read it. What people are told.
   std::vector<RunEvent> on_verified(const CheckpointVerdict& verdict);
   void seek() { is_seeking_ = true; }
+  /// What was found is not to be had for now, for that reason. What people are told, the first time
+  /// since `seek`.
+  std::optional<RunEvent> on_seeking_waits(const std::string& reason);
   void on_sought();
   /// A checkpoint was made that is whole.
   void on_whole() { fault_ = absl::OkStatus(); }
@@ -55,6 +59,7 @@ class CheckpointReads {
   bool is_verifying_ = false;
   bool is_seeking_ = false;
   bool has_sought_ = false;
+  bool has_told_wait_ = false;  // While it seeks.
   std::set<WorkerId> served_;
   std::map<WorkerId, std::string> complaints_;
 };

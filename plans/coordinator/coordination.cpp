@@ -455,6 +455,16 @@ CoordinatorOutcome Coordination::on_left_state(uint64_t steps_done, uint64_t now
   return try_choose(now_us);
 }
 
+CoordinatorOutcome Coordination::on_left_state_waits(const absl::Status& why, uint64_t now_us) {
+  if (phase_ == Phase::kEnded || !reads_.is_seeking()) return Dropped{DropReason::kUnexpected};
+  progress_.on_progress(now_us);  // It is the disk that is waited for, and no worker.
+  CoordinatorDecisions decisions;
+  if (auto event = reads_.on_seeking_waits(std::string(why.message()))) {
+    decisions.push_back(*std::move(event));
+  }
+  return decisions;
+}
+
 /// The checkpoint is whole: it is they who cannot read it.
 CoordinatorDecisions Coordination::lose_complainers(uint64_t now_us) {
   CoordinatorDecisions decisions;

@@ -153,6 +153,9 @@ class Coordination {
   CoordinatorOutcome on_checkpoint_verified(const CheckpointVerdict& verdict, uint64_t now_us);
   /// The answer to `SeekLeftState`: the steps of the checkpoint that was made; 0: of none.
   CoordinatorOutcome on_left_state(uint64_t steps_done, uint64_t now_us);
+  /// There is newer state than the run has, and no checkpoint can be made of it for now, which is
+  /// tried again: no plan is made until `on_left_state`.
+  CoordinatorOutcome on_left_state_waits(const absl::Status& why, uint64_t now_us);
   CoordinatorOutcome on_snapshot_kept(WorkerId worker, int32_t stage, uint64_t steps_done);
   /// Slices of a step for the trace; they change nothing here.
   CoordinatorOutcome on_timings(WorkerId sender, ReplicaId replica) const;

@@ -375,8 +375,9 @@ void add_power_cut(uint64_t seed, std::vector<Fault>& faults) {
   faults.push_back(fault);
 }
 
-/// A coordinator that does not come back in time, dead or paused. Each is drawn apart from the
-/// rest, and put behind it.
+/// A coordinator that does not come back in time, dead or paused. In half of the latter it wakes up
+/// to a full disk, on which workers have left what they held, and to one that would begin anew.
+/// Each is drawn apart from the rest, and put behind it.
 void add_abandonment(uint64_t seed, const plans::JobSpec& job, std::vector<Fault>& faults) {
   Draw dead{plans::Rng(seed, plans::random_stream("abandoned", 1))};
   Draw paused{plans::Rng(seed, plans::random_stream("standstill", 1))};
@@ -391,6 +392,16 @@ void add_abandonment(uint64_t seed, const plans::JobSpec& job, std::vector<Fault
     const uint64_t more_s = kind == FaultKind::kStandstill ? 15 : 0;
     fault.duration_us = (patience_s + more_s + draw.between(5, 15)) * kSecond;
     faults.push_back(fault);
+    if (kind != FaultKind::kStandstill || !draw.chance(0.5)) continue;
+    const uint64_t wakes_us = fault.at_us + fault.duration_us;
+    for (const FaultKind then : {FaultKind::kFullRunDisk, FaultKind::kJoin}) {
+      Fault found = draw_fault(draw);
+      found.kind = then;
+      found.at_us = wakes_us - kSecond / 2;
+      found.duration_us = draw.between(5, 10) * kSecond;
+      found.variant = draw.rng.below(60);
+      faults.push_back(found);
+    }
   }
 }
 

@@ -73,8 +73,9 @@ struct CoordinatorRig {
               },
               [](const plans::DeletePartials&) {},
               [](const StartRequest&, const CheckpointListener&) {},
-              [](const LeftStateRequest&, const CheckpointListener& listener) {
-                caf::anon_send(listener, LeftStateFound());
+              [this](const LeftStateRequest&, const CheckpointListener& listener) {
+                ++asked_for_left_state;
+                if (answers_left_state) caf::anon_send(listener, LeftStateFound());
               }};
     });
     remote_shards = system->spawn([this]() -> RemoteShardIo::behavior_type {
@@ -204,6 +205,8 @@ struct CoordinatorRig {
   std::map<plans::PeerNumber, std::shared_ptr<RecordingLink>> links;
   std::vector<uint64_t> journaled;  // Steps.
   int asked_for_later_life = 0;
+  int asked_for_left_state = 0;
+  bool answers_left_state = true;
   std::vector<double> norms;  // The norms of those steps.
   std::vector<uint64_t> saved;
   std::vector<absl::Status> results;
@@ -473,6 +476,26 @@ TEST(Coordinator, AWorkerThatDoesNotSeeTheCheckpointIsSentItsLayersOnce) {
   rig.prepared(2);
   rig.send(1, net::LayersWanted());
   EXPECT_EQ(rig.served.size(), 1u) << "it trains";
+}
+
+TEST(Coordinator, WhileNoCheckpointCanBeMadeOfWhatWorkersHaveLeftThereIsNoPlan) {
+  CoordinatorRig rig(2, 1, true);
+  rig.commit_first_step();
+  rig.answers_left_state = false;
+  rig.send(2, net::Failed{"its device is gone", /*bad_input=*/false, /*stays=*/false});
+  rig.generation = kGeneration + 1;
+  rig.quiesced(1);
+  ASSERT_EQ(rig.asked_for_left_state, 1);
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    rig.tell(LeftStateFound{absl::ResourceExhaustedError("no space"), {}, /*waits=*/true});
+    EXPECT_EQ(rig.count(1, Body::ASSIGN), 1u) << "no step is taken back";
+  }
+  EXPECT_EQ(rig.events.named("checkpoint.waiting").size(), 1u);
+  EXPECT_THAT(rig.events.named("checkpoint.passed_over"), IsEmpty());
+  rig.tell(LeftStateFound{absl::OkStatus(), {"run/checkpoint/step-00000001", 1, {}}});
+  EXPECT_EQ(rig.count(1, Body::ASSIGN), 2u);
+  EXPECT_EQ(rig.events.named("checkpoint.adopted").size(), 1u);
+  EXPECT_THAT(rig.events.named("run.rolled_back"), IsEmpty());
 }
 
 TEST(Coordinator, WhatAMemberWithoutAPartSaysReachesNobody) {

@@ -308,6 +308,35 @@ TEST(CoordinationCheckpoint, BeforeARollbackWhatWorkersHaveLeftIsLookedFor) {
   }
 }
 
+/// The disk is full, for instance.
+TEST(CoordinationCheckpoint, WhileNoneCanBeMadeOfWhatWorkersHaveLeftNoStepIsTakenBack) {
+  Cluster cluster(saving_job());
+  train(cluster, 5, 4);
+  const absl::Status full = absl::ResourceExhaustedError("no space");
+  EXPECT_TRUE(cluster.coordination.on_left_state_waits(full, ++cluster.now).is_dropped());
+  cluster.lose(2);
+  cluster.plans_at_once = false;
+  ASSERT_NE(find<SeekLeftState>(cluster.quiesced(1, {{5, kFront}})), nullptr);
+  size_t told = 0;
+  for (int attempt = 0; attempt < 1000; ++attempt) {
+    cluster.now += 500'000;
+    cluster.coordination.on_heartbeat({1}, {}, cluster.now);
+    CoordinatorDecisions made = cluster.coordination.on_timer(cluster.now);
+    append(made, cluster.decided(cluster.coordination.on_left_state_waits(full, cluster.now)));
+    for (const CoordinatorDecision& each : made) {
+      const auto* event = std::get_if<RunEvent>(&each);
+      ASSERT_TRUE(event != nullptr && event->name == "checkpoint.waiting") << "nothing else";
+      EXPECT_THAT(event->text, HasSubstr("no space"));
+      ++told;
+    }
+  }
+  EXPECT_EQ(told, 1u);
+  const CoordinatorDecisions found =
+      cluster.decided(cluster.coordination.on_left_state(5, ++cluster.now));
+  ASSERT_NE(find<AssignPlan>(found), nullptr);
+  EXPECT_EQ(find<AssignPlan>(found)->restore.first_step, 5u);
+}
+
 TEST(CoordinationCheckpoint, AChangeThatBeginsMeanwhileWaitsForTheAnswer) {
   Cluster cluster(saving_job());
   train(cluster, 5, 4);
