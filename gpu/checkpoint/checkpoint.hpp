@@ -44,8 +44,9 @@ absl::StatusOr<std::vector<SavedFile>> write_shard(const std::string& folder, in
 /// (names, sizes and digests of all files and tensors), renames the folder to its final name,
 /// points "checkpoint/latest" at it and deletes complete checkpoints of `state.run` beyond
 /// `keep_latest_k` (0 keeps all), and partial ones that are of no use any more, but none whose
-/// trainer_state.json cannot be read. One of another run, or such a one, that has the name is
-/// renamed to "other-run.step-...". Returns the final path.
+/// trainer_state.json cannot be read, and no folder that has a name of its own ("step-500.old").
+/// One of another run, or one that cannot be read, that has the name is renamed to
+/// "other-run.step-...". Returns the final path.
 /// InvalidArgument, Internal   a name is none, or a parameter was not saved exactly once.
 /// Unavailable                 a file is not there, or is not what was reported; nothing is
 /// deleted.
@@ -62,9 +63,9 @@ void delete_partial_checkpoints(const std::string& run_folder, uint64_t generati
                                 uint64_t steps_done, const std::set<uint64_t>& under_way);
 
 /// The complete checkpoints that `path` means, newest first: itself if it is one, else those of a
-/// run folder. Beside a complete one, those that cannot be looked at are there, too: whoever reads
-/// them says why. NotFound if there is none; PermissionDenied, Unavailable if none is known to be
-/// complete, and one cannot be looked at.
+/// run folder that have the name of one. Beside a complete one, those that cannot be looked at are
+/// there, too: whoever reads them says why. NotFound if there is none; PermissionDenied,
+/// Unavailable if none is known to be complete, and one cannot be looked at.
 absl::StatusOr<std::vector<std::string>> complete_checkpoints(const std::string& path);
 
 /// The complete checkpoints that a run may go on from.

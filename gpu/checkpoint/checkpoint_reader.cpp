@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -8,6 +9,7 @@
 #include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
+#include "gpu/checkpoint/folder_name.hpp"
 #include "gpu/checkpoint/model_config.hpp"
 #include "gpu/checkpoint/safetensors.hpp"
 #include "gpu/files/check_there.hpp"
@@ -199,23 +201,27 @@ class ShardedReader final : public CheckpointReader {
 absl::StatusOr<std::vector<std::string>> complete_checkpoints(const std::string& path) {
   absl::Status unseen = check_there((fs::path(path) / kCompleteName).string());
   if (unseen.ok()) return std::vector<std::string>{path};
-  std::vector<std::string> found;
+  std::vector<std::pair<uint64_t, std::string>> found;  // By steps.
   bool is_any_complete = false;
   std::error_code error;
   const fs::path run = fs::path(path) / "checkpoint";
   const fs::path parent = fs::is_directory(run, error) ? run : fs::path(path);
   for (const auto& entry : fs::directory_iterator(parent, error)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with("step-") || name.ends_with(".tmp")) continue;
+    const auto name = parse_folder_name(entry.path().filename().string());
+    if (!name || !is_checkpoint(*name)) continue;
     const absl::Status complete = check_there((entry.path() / kCompleteName).string());
     if (absl::IsNotFound(complete)) continue;
-    found.push_back(entry.path().string());
+    found.emplace_back(name->steps_done, entry.path().string());
     is_any_complete = is_any_complete || complete.ok();
     if (!complete.ok()) unseen = complete;
   }
   if (absl::IsNotFound(unseen) && error) unseen = not_there(parent.string(), error.value());
   std::sort(found.rbegin(), found.rend());
-  if (is_any_complete) return found;
+  if (is_any_complete) {
+    std::vector<std::string> folders;
+    for (auto& [steps_done, folder] : found) folders.push_back(std::move(folder));
+    return folders;
+  }
   if (!absl::IsNotFound(unseen)) return unseen;
   const fs::file_status there = fs::status(path, error);
   const char* why = !fs::exists(there)         ? ", which is not there"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -18,6 +17,7 @@
 #include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
+#include "gpu/checkpoint/folder_name.hpp"
 #include "gpu/checkpoint/model_config.hpp"
 #include "gpu/checkpoint/safetensors.hpp"
 #include "gpu/checkpoint/text_files.hpp"
@@ -30,9 +30,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
-
-/// Ends the name of a folder that is being deleted.
-constexpr char kDeletedEnd[] = ".deleted.tmp";
 
 /// Checkpoints of one step that other runs have left in a folder.
 constexpr int kMovedAsideMax = 1000;
@@ -132,10 +129,12 @@ absl::Status point_latest(const std::string& folder, const std::string& name) {
 
 /// Under another name, which is deleted later if this is cut off: no half looks whole, or stays,
 /// and who renames the folder meanwhile finds all of it, or nothing.
-void delete_whole(const fs::path& path) {
+void delete_whole(const fs::path& folder, FolderName name) {
   std::error_code error;
+  const fs::path path = folder / to_text(name);
   if (!fs::exists(fs::symlink_status(path, error))) return;
-  const fs::path deleted = path.string() + kDeletedEnd;
+  name.is_deleted = true;
+  const fs::path deleted = folder / to_text(name);
   fs::remove_all(deleted, error);  // What one has left that died here.
   note_file_operation(path, "delete");
   fs::rename(path, deleted, error);
@@ -167,66 +166,66 @@ absl::Status move_aside(const fs::path& path) {
                                              ", which may be of another run: move it"));
 }
 
-/// Gives a whole checkpoint of `run` its name. One of the same step can be there only from a run
-/// that was rewound, or if it is damaged: it goes, and not before this one has its place, where the
-/// file system can exchange two names. One that must stay is moved aside.
-absl::Status put_in_place(const std::string& partial, const std::string& place,
+/// Gives a whole checkpoint of `run`, which is `partial` in `folder`, its name. One of the same
+/// step can be there only from a run that was rewound, or if it is damaged: it goes, and not before
+/// this one has its place, where the file system can exchange two names. One that must stay is
+/// moved aside.
+absl::Status put_in_place(const fs::path& folder, const FolderName& partial,
                           const std::string& run) {
+  const FolderName name{partial.steps_done};
+  const std::string from = folder / to_text(partial);
+  const std::string place = folder / to_text(name);
   if (must_stay(place, run)) SKEIN_RETURN_IF_ERROR(move_aside(place));
   SKEIN_RETURN_IF_ERROR(count_file_operation(place, "rename"));
-  if (renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0) {
-    SKEIN_RETURN_IF_ERROR(sync_folder(fs::path(place).parent_path()));
-    delete_whole(partial);
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0) {
+    SKEIN_RETURN_IF_ERROR(sync_folder(folder));
+    delete_whole(folder, partial);
     return absl::OkStatus();
   }
   // There is none, or names cannot be exchanged.
   if (std::error_code error; fs::exists(fs::symlink_status(place, error))) {
-    delete_whole(place);
+    delete_whole(folder, name);
     note_file_operation(place, "rename");
   }
-  return rename_path(partial, place);
+  return rename_path(from, place);
 }
 
-/// Deletes complete checkpoints of the run beyond the newest `keep`, and partial ones up to the
-/// step of `newest`. One that cannot be looked at, or must stay, is not counted and stays. Nobody
-/// restores from those: the coordinator assigns no plan that starts with an older checkpoint while
-/// a newer one is being completed. And nobody counts what is written to these: shards are reported
-/// in the order of steps, and generations end before the next one begins.
-void delete_old(const std::string& folder, const std::string& newest, const std::string& run,
-                int64_t keep) {
-  std::vector<std::string> complete;
+/// What is in `folder` and has a name that the run's processes give: nobody else's is touched.
+std::vector<FolderName> list_folders(const fs::path& folder) {
+  std::vector<FolderName> names;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with("step-") || name.substr(0, newest.size()) > newest) continue;
-    if (must_stay(entry.path(), run)) continue;
-    if (name.ends_with(".tmp")) {
-      note_file_operation(entry.path(), "delete");
-      fs::remove_all(entry.path(), error);
-    } else if (check_there((entry.path() / kCompleteName).string()).ok()) {
-      complete.push_back(name);
+  for (fs::directory_iterator each(folder, error), end; !error && each != end;
+       each.increment(error)) {
+    const std::optional<FolderName> name = parse_folder_name(each->path().filename().string());
+    if (name) names.push_back(*name);
+  }
+  return names;
+}
+
+/// Deletes complete checkpoints of the run beyond the newest `keep`, of which that of `newest`
+/// steps is the first, and partial ones of no more steps. One that cannot be looked at, or must
+/// stay, is not counted and stays. Nobody restores from those: the coordinator assigns no plan that
+/// starts with an older checkpoint while a newer one is being completed. And nobody counts what is
+/// written to these: shards are reported in the order of steps, and generations end before the next
+/// one begins.
+void delete_old(const fs::path& folder, uint64_t newest, const std::string& run, int64_t keep) {
+  std::vector<uint64_t> older;
+  for (const FolderName& name : list_folders(folder)) {
+    const fs::path path = folder / to_text(name);
+    if (name.steps_done > newest || must_stay(path, run)) continue;
+    if (!is_checkpoint(name)) {
+      std::error_code error;
+      note_file_operation(path, "delete");
+      fs::remove_all(path, error);
+    } else if (name.steps_done < newest && check_there((path / kCompleteName).string()).ok()) {
+      older.push_back(name.steps_done);
     }
   }
-  std::sort(complete.begin(), complete.end());
-  const auto kept = static_cast<size_t>(keep);
-  for (size_t i = 0; keep > 0 && i + kept < complete.size(); ++i) {
-    delete_whole(fs::path(folder) / complete[i]);
+  std::sort(older.begin(), older.end());
+  const auto kept = static_cast<size_t>(keep);  // With the newest, which is none of the older ones.
+  for (size_t i = 0; keep > 0 && i + kept <= older.size(); ++i) {
+    delete_whole(folder, {older[i]});
   }
-}
-
-struct PartialName {
-  uint64_t steps_done = 0;
-  uint64_t generation = 0;
-};
-
-/// None: the folder is not one that `partial_checkpoint_path` names.
-std::optional<PartialName> parse_partial_name(const std::string& name) {
-  PartialName parsed;
-  int length = 0;
-  const int found = std::sscanf(name.c_str(), "step-%" SCNu64 ".g%" SCNu64 ".tmp%n",
-                                &parsed.steps_done, &parsed.generation, &length);
-  if (found != 2 || static_cast<size_t>(length) != name.size()) return std::nullopt;
-  return parsed;
 }
 
 }  // namespace
@@ -248,8 +247,7 @@ std::string shard_name(const std::string& kind, int shard, int shard_count) {
 
 std::string partial_checkpoint_path(const std::string& run_folder, uint64_t steps_done,
                                     uint64_t generation) {
-  return absl::StrFormat("%s/checkpoint/%s.g%08d.tmp", run_folder, checkpoint_name(steps_done),
-                         generation);
+  return absl::StrCat(run_folder, "/checkpoint/", to_text({steps_done, generation}));
 }
 
 absl::StatusOr<std::vector<SavedFile>> write_shard(const std::string& folder, int shard,
@@ -288,20 +286,15 @@ absl::StatusOr<std::vector<SavedFile>> write_shard(const std::string& folder, in
 
 void delete_partial_checkpoints(const std::string& run_folder, uint64_t generation,
                                 uint64_t steps_done, const std::set<uint64_t>& under_way) {
-  std::error_code error;
-  std::vector<fs::path> entries;
-  for (fs::directory_iterator each(run_folder + "/checkpoint", error), end; !error && each != end;
-       each.increment(error)) {
-    entries.push_back(each->path());
-  }
-  for (const fs::path& path : entries) {
-    if (path.filename().string().ends_with(kDeletedEnd)) fs::remove_all(path, error);
-    const auto name = parse_partial_name(path.filename().string());
-    if (!name || name->generation > generation) continue;
+  const fs::path folder = fs::path(run_folder) / "checkpoint";
+  for (const FolderName& name : list_folders(folder)) {
+    std::error_code error;
+    if (name.is_deleted) fs::remove_all(folder / to_text(name), error);
+    if (!is_partial_checkpoint(name) || *name.generation > generation) continue;
     const bool may_be_completed =
-        name->generation == generation &&
-        (name->steps_done > steps_done || under_way.contains(name->steps_done));
-    if (!may_be_completed) delete_whole(path);
+        *name.generation == generation &&
+        (name.steps_done > steps_done || under_way.contains(name.steps_done));
+    if (!may_be_completed) delete_whole(folder, name);
   }
 }
 
@@ -328,11 +321,10 @@ absl::StatusOr<std::string> complete_checkpoint(const std::string& run_folder, u
       write_durably(absl::StrCat(partial, "/", kCompleteName), to_json(listing).dump(2) + "\n"));
   const std::string folder = run_folder + "/checkpoint";
   const std::string name = checkpoint_name(state.steps_done);
-  const std::string final_path = absl::StrCat(folder, "/", name);
-  SKEIN_RETURN_IF_ERROR(put_in_place(partial, final_path, state.run));
+  SKEIN_RETURN_IF_ERROR(put_in_place(folder, {state.steps_done, generation}, state.run));
   SKEIN_RETURN_IF_ERROR(point_latest(folder, name));
-  delete_old(folder, name, state.run, keep_latest_k);
-  return final_path;
+  delete_old(folder, state.steps_done, state.run, keep_latest_k);
+  return absl::StrCat(folder, "/", name);
 }
 
 }  // namespace skein::gpu

@@ -6,17 +6,16 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
+#include "gpu/checkpoint/folder_name.hpp"
 #include "gpu/files/check_there.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "gpu/files/mapped_file.hpp"
@@ -46,13 +45,10 @@ FoldersByState find_folders(const std::string& run_folder, bool with_unfinished 
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(run_folder + "/checkpoint", error)) {
     const std::string path = entry.path().string();
-    StateName name;
-    uint32_t worker = 0;
-    const int read = std::sscanf(entry.path().filename().c_str(), "step-%lu.g%lu.w%u.tmp",
-                                 &name.steps_done, &name.generation, &worker);
-    const bool is_ours =
-        read == 3 && path == emergency_path(run_folder, name.steps_done, name.generation, worker);
-    if (is_ours && (with_unfinished || has_emergency_shards(path))) found[name].push_back(path);
+    const auto name = parse_folder_name(entry.path().filename().string());
+    if (!name || !is_left_state(*name)) continue;
+    if (!with_unfinished && !has_emergency_shards(path)) continue;
+    found[{*name->generation, name->steps_done}].push_back(path);
   }
   return found;
 }
@@ -190,8 +186,7 @@ absl::Status link_files(const std::vector<FoundFile>& found, const std::string& 
 
 std::string emergency_path(const std::string& run_folder, uint64_t steps_done, uint64_t generation,
                            uint32_t worker) {
-  return absl::StrFormat("%s/checkpoint/%s.g%08d.w%05d.tmp", run_folder,
-                         checkpoint_name(steps_done), generation, worker);
+  return absl::StrCat(run_folder, "/checkpoint/", to_text({steps_done, generation, worker}));
 }
 
 absl::Status finish_emergency_shards(const std::string& folder, const TrainerState& state,

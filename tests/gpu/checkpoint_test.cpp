@@ -10,6 +10,7 @@
 #include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
+#include "gpu/checkpoint/folder_name.hpp"
 #include "gpu/checkpoint/model_config.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -128,6 +129,61 @@ TEST(Checkpoint, KeepsTheNewestOnes) {
   EXPECT_FALSE(fs::exists(run.file("checkpoint/step-00000002")));
   EXPECT_TRUE(fs::exists(run.file("checkpoint/step-00000003")));
   expect_whole(run.path(), 4);
+}
+
+TEST(Checkpoint, AFolderWithANameOfItsOwnIsNeitherCountedNorDeleted) {
+  tests::TemporaryFolder run;
+  const std::string folder = run.file("checkpoint/step-00000002");
+  std::vector<std::string> own;
+  for (const char* end : {".damaged", "-copy", ".copy.tmp", "0"}) own.push_back(folder + end);
+  ASSERT_TRUE(save(run.path(), {1}, 2, 1, one_block()).ok());
+  for (const std::string& copy : own) fs::copy(folder, copy);
+  fs::remove_all(folder);
+  ASSERT_TRUE(save(run.path(), {1}, 2, 1, one_block()).ok()) << "training came there again";
+  expect_whole(folder, 2, one_block());
+  EXPECT_EQ(*complete_checkpoints(run.path()), std::vector{folder});
+  ASSERT_TRUE(save(run.path(), {1}, 3, 2, one_block()).ok());
+  expect_whole(folder, 2, one_block());
+  ASSERT_TRUE(save(run.path(), {1}, 4, 1, one_block()).ok());
+  EXPECT_FALSE(fs::exists(folder));
+  EXPECT_EQ(*complete_checkpoints(run.path()), std::vector{run.file("checkpoint/step-00000004")});
+  delete_partial_checkpoints(run.path(), kGeneration, 9, {});
+  for (const std::string& copy : own) expect_whole(copy, 2, one_block());
+}
+
+TEST(Checkpoint, TheNewestHasTheMostStepsHoweverManyDigitsTheyHave) {
+  tests::TemporaryFolder run;
+  for (const uint64_t steps : {99'999'999, 100'000'000, 100'000'001}) {
+    ASSERT_TRUE(save(run.path(), {1}, steps, 2, one_block()).ok());
+  }
+  EXPECT_THAT(
+      *complete_checkpoints(run.path()),
+      ElementsAre(run.file("checkpoint/step-100000001"), run.file("checkpoint/step-100000000")));
+}
+
+TEST(FolderName, IsReadFromWhatItIsWrittenAs) {
+  const std::vector<std::pair<FolderName, const char*>> names = {
+      {{500, {}, {}, false}, "step-00000500"},
+      {{500, {}, {}, true}, "step-00000500.deleted.tmp"},
+      {{500, 7, {}, false}, "step-00000500.g00000007.tmp"},
+      {{500, 7, {}, true}, "step-00000500.g00000007.tmp.deleted.tmp"},
+      {{500, 7, 3, false}, "step-00000500.g00000007.w00003.tmp"},
+      {{UINT64_MAX, UINT64_MAX, UINT32_MAX, true},
+       "step-18446744073709551615.g18446744073709551615.w4294967295.tmp.deleted.tmp"}};
+  for (const auto& [name, text] : names) {
+    EXPECT_EQ(to_text(name), text);
+    EXPECT_EQ(parse_folder_name(text), name) << text;
+    for (const char* end : {" ", ".tmp", ".old", "0"}) {
+      EXPECT_FALSE(parse_folder_name(std::string(text) + end).has_value()) << text << end;
+    }
+  }
+  for (const char* text :
+       {"", "latest", "step-", "step-7", "step- 0000007", "step-+0000007", "step--0000007",
+        "step-00000500.g7.tmp", "step-00000500.g00000007", "step-00000500.g00000007.w3.tmp",
+        "step-00000500.w00003.tmp", "step-00000500.tmp", "other-run.step-00000500",
+        "step-18446744073709551616"}) {
+    EXPECT_FALSE(parse_folder_name(text).has_value()) << text;
+  }
 }
 
 TEST(Checkpoint, ThoseOfAnotherRunAreNeitherCountedNorDeleted) {
