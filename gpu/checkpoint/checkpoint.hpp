@@ -65,7 +65,8 @@ void delete_partial_checkpoints(const std::string& run_folder, uint64_t generati
 /// The complete checkpoints that `path` means, newest first: itself if it is one, else those of a
 /// run folder that have the name of one. Beside a complete one, those that cannot be looked at are
 /// there, too: whoever reads them says why. NotFound if there is none; PermissionDenied,
-/// Unavailable if none is known to be complete, and one cannot be looked at.
+/// Unavailable if none is known to be complete, and one cannot be looked at, or what is named
+/// "checkpoint" in a run folder is no folder that can be read.
 absl::StatusOr<std::vector<std::string>> complete_checkpoints(const std::string& path);
 
 /// The complete checkpoints that a run may go on from.

@@ -44,6 +44,24 @@ std::string heads_of(const plans::ModelSpec& model) {
   return text;
 }
 
+/// The folder of a run's checkpoints; without one, `path` itself. One that is there and cannot be
+/// read (a link that leads nowhere) is an error: what it has is not lost.
+absl::StatusOr<fs::path> folder_of_checkpoints(const fs::path& path) {
+  const fs::path folder = path / "checkpoint";
+  std::error_code error;
+  const fs::file_status there = fs::symlink_status(folder, error);
+  if (there.type() == fs::file_type::not_found) return path;
+  if (!fs::status_known(there)) return not_there(folder.string(), error.value());
+  if (fs::directory_iterator(folder, error); !error) return folder;
+  absl::Status why = not_there(folder.string(), error.value());
+  if (!absl::IsNotFound(why)) return why;
+  std::error_code unused;
+  const std::string target = fs::read_symlink(folder, unused).string();
+  return absl::UnavailableError(absl::StrCat(
+      "cannot read ", folder.string(), target.empty() ? "" : absl::StrCat(", a link to ", target),
+      ": ", error.message(), "; put it right, or remove it to go on without its checkpoints"));
+}
+
 class ShardedReader final : public CheckpointReader {
  public:
   absl::Status load(const std::string& path) {
@@ -204,8 +222,7 @@ absl::StatusOr<std::vector<std::string>> complete_checkpoints(const std::string&
   std::vector<std::pair<uint64_t, std::string>> found;  // By steps.
   bool is_any_complete = false;
   std::error_code error;
-  const fs::path run = fs::path(path) / "checkpoint";
-  const fs::path parent = fs::is_directory(run, error) ? run : fs::path(path);
+  SKEIN_ASSIGN_OR_RETURN(const fs::path parent, folder_of_checkpoints(path));
   for (const auto& entry : fs::directory_iterator(parent, error)) {
     const auto name = parse_folder_name(entry.path().filename().string());
     if (!name || !is_checkpoint(*name)) continue;
@@ -254,7 +271,7 @@ absl::StatusOr<OwnCheckpoints> own_checkpoints(const std::string& path, const st
 absl::StatusOr<RunsHere> runs_of_checkpoints(const std::string& run_folder) {
   RunsHere here;
   std::error_code error;
-  const std::string folder = run_folder + "/checkpoint";
+  SKEIN_ASSIGN_OR_RETURN(const fs::path folder, folder_of_checkpoints(run_folder));
   for (fs::directory_iterator each(folder, error), end; !error && each != end;
        each.increment(error)) {
     const std::string path = each->path().string();
@@ -270,7 +287,7 @@ absl::StatusOr<RunsHere> runs_of_checkpoints(const std::string& run_folder) {
     if (is_complete && is_named) here.is_any_named = true;
     if (is_complete && !is_named) here.is_any_unnamed = true;
   }
-  const absl::Status seen = error ? not_there(folder, error.value()) : absl::OkStatus();
+  const absl::Status seen = error ? not_there(folder.string(), error.value()) : absl::OkStatus();
   if (!seen.ok() && !absl::IsNotFound(seen)) return seen;
   return here;
 }

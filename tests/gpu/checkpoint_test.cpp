@@ -518,6 +518,32 @@ TEST(Checkpoint, WhatMayNotBeReadIsNotSaidToBeMissing) {
   expect_whole(run.path(), 1);
 }
 
+TEST(Checkpoint, AFolderOfCheckpointsThatCannotBeReadIsNotSaidToBeMissing) {
+  tests::TemporaryFolder run;
+  ASSERT_TRUE(save(run.path(), {3}, 1).ok());
+  const std::string folder = run.file("checkpoint");
+  fs::rename(folder, run.file("elsewhere"));
+  EXPECT_TRUE(absl::IsNotFound(complete_checkpoints(run.path()).status()));
+  EXPECT_TRUE(runs_of_checkpoints(run.path()).ok());
+  const auto expect_unavailable = [&](const char* reason) {
+    for (const absl::Status& status :
+         {complete_checkpoints(run.path()).status(), own_checkpoints(run.path(), "own").status(),
+          runs_of_checkpoints(run.path()).status(), CheckpointReader::open(run.path()).status()}) {
+      EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+      EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(folder), HasSubstr(reason)));
+    }
+    fs::remove(folder);
+  };
+  fs::create_symlink("checkpoint", folder);
+  expect_unavailable("Too many levels of symbolic links");
+  fs::create_symlink("not/mounted", folder);
+  expect_unavailable("a link to not/mounted: No such file or directory");
+  std::ofstream(folder) << "x";
+  expect_unavailable("Not a directory");
+  fs::create_symlink("elsewhere", folder);
+  expect_whole(run.path(), 1);
+}
+
 /// A run with the checkpoints of steps 1 and 2; who has no rights may write one, and not read that
 /// of step 2.
 struct TwoOfWhichTheNewerIsClosed {
