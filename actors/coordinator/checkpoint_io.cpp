@@ -79,8 +79,8 @@ CheckpointIo::behavior_type checkpoint_io(CheckpointIo::stateful_pointer<Checkpo
       },
       [self](const plans::DeletePartials& order) {
         if (!self->state.check_later_life().ok()) return;  // They may be the later life's.
-        gpu::delete_partial_checkpoints(self->state.place.folder, order.generation,
-                                        order.steps_done, order.under_way);
+        gpu::delete_partial_checkpoints(self->state.place.folder, self->state.place.run,
+                                        order.generation, order.steps_done, order.under_way);
       },
       [self](const StartRequest& request, const CheckpointListener& listener) {
         auto start = verify_start(self->state.job, request.load_path, request.run,

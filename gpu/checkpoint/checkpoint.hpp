@@ -57,10 +57,12 @@ absl::StatusOr<std::string> complete_checkpoint(const std::string& run_folder, u
                                                 int64_t keep_latest_k);
 
 /// Deletes what has been written of checkpoints that nobody will complete: of generations before
-/// `generation`, and of it up to `steps_done` steps, but for those of `under_way`. What workers
-/// that gave up a coordinator have left is no part of that.
-void delete_partial_checkpoints(const std::string& run_folder, uint64_t generation,
-                                uint64_t steps_done, const std::set<uint64_t>& under_way);
+/// `generation`, and of it up to `steps_done` steps, but for those of `under_way`. What says that
+/// it is of another run than `run`, or has a trainer_state.json that cannot be read, stays. What
+/// workers that gave up a coordinator have left is no part of that.
+void delete_partial_checkpoints(const std::string& run_folder, const std::string& run,
+                                uint64_t generation, uint64_t steps_done,
+                                const std::set<uint64_t>& under_way);
 
 /// The complete checkpoints that `path` means, newest first: itself if it is one, else those of a
 /// run folder that have the name of one. Beside a complete one, those that cannot be looked at are

@@ -127,21 +127,6 @@ absl::Status point_latest(const std::string& folder, const std::string& name) {
   return sync_folder(folder);
 }
 
-/// Under another name, which is deleted later if this is cut off: no half looks whole, or stays,
-/// and who renames the folder meanwhile finds all of it, or nothing.
-void delete_whole(const fs::path& folder, FolderName name) {
-  std::error_code error;
-  const fs::path path = folder / to_text(name);
-  if (!fs::exists(fs::symlink_status(path, error))) return;
-  name.is_deleted = true;
-  const fs::path deleted = folder / to_text(name);
-  fs::remove_all(deleted, error);  // What one has left that died here.
-  note_file_operation(path, "delete");
-  fs::rename(path, deleted, error);
-  note_file_operation(deleted, "delete");
-  if (!error) fs::remove_all(deleted, error);
-}
-
 /// A folder of a checkpoint, or of a part of one, that says it is not of `run`, or whose word on
 /// that is there and cannot be read. One that is damaged is the run's own.
 bool must_stay(const fs::path& folder, const std::string& run) {
@@ -166,6 +151,23 @@ absl::Status move_aside(const fs::path& path) {
                                              ", which may be of another run: move it"));
 }
 
+/// Under another name, which is deleted later if this is cut off: no half looks whole, or stays,
+/// and who renames the folder meanwhile finds all of it, or nothing. What has that name and must
+/// stay is moved aside.
+void delete_whole(const fs::path& folder, FolderName name, const std::string& run) {
+  std::error_code error;
+  const fs::path path = folder / to_text(name);
+  if (!fs::exists(fs::symlink_status(path, error))) return;
+  name.is_deleted = true;
+  const fs::path deleted = folder / to_text(name);
+  if (must_stay(deleted, run) && !move_aside(deleted).ok()) return;
+  fs::remove_all(deleted, error);  // What one has left that died here.
+  note_file_operation(path, "delete");
+  fs::rename(path, deleted, error);
+  note_file_operation(deleted, "delete");
+  if (!error) fs::remove_all(deleted, error);
+}
+
 /// Gives a whole checkpoint of `run`, which is `partial` in `folder`, its name. One of the same
 /// step can be there only from a run that was rewound, or if it is damaged: it goes, and not before
 /// this one has its place, where the file system can exchange two names. One that must stay is
@@ -179,12 +181,12 @@ absl::Status put_in_place(const fs::path& folder, const FolderName& partial,
   SKEIN_RETURN_IF_ERROR(count_file_operation(place, "rename"));
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0) {
     SKEIN_RETURN_IF_ERROR(sync_folder(folder));
-    delete_whole(folder, partial);
+    delete_whole(folder, partial, run);
     return absl::OkStatus();
   }
   // There is none, or names cannot be exchanged.
   if (std::error_code error; fs::exists(fs::symlink_status(place, error))) {
-    delete_whole(folder, name);
+    delete_whole(folder, name, run);
     note_file_operation(place, "rename");
   }
   return rename_path(from, place);
@@ -224,7 +226,7 @@ void delete_old(const fs::path& folder, uint64_t newest, const std::string& run,
   std::sort(older.begin(), older.end());
   const auto kept = static_cast<size_t>(keep);  // With the newest, which is none of the older ones.
   for (size_t i = 0; keep > 0 && i + kept <= older.size(); ++i) {
-    delete_whole(folder, {older[i]});
+    delete_whole(folder, {older[i]}, run);
   }
 }
 
@@ -284,17 +286,21 @@ absl::StatusOr<std::vector<SavedFile>> write_shard(const std::string& folder, in
   return files;
 }
 
-void delete_partial_checkpoints(const std::string& run_folder, uint64_t generation,
-                                uint64_t steps_done, const std::set<uint64_t>& under_way) {
+void delete_partial_checkpoints(const std::string& run_folder, const std::string& run,
+                                uint64_t generation, uint64_t steps_done,
+                                const std::set<uint64_t>& under_way) {
   const fs::path folder = fs::path(run_folder) / "checkpoint";
   for (const FolderName& name : list_folders(folder)) {
+    const fs::path path = folder / to_text(name);
+    const bool is_one = name.is_deleted || is_partial_checkpoint(name);
+    if (!is_one || must_stay(path, run)) continue;
     std::error_code error;
-    if (name.is_deleted) fs::remove_all(folder / to_text(name), error);
-    if (!is_partial_checkpoint(name) || *name.generation > generation) continue;
+    if (name.is_deleted) fs::remove_all(path, error);
+    if (name.is_deleted || *name.generation > generation) continue;
     const bool may_be_completed =
         *name.generation == generation &&
         (name.steps_done > steps_done || under_way.contains(name.steps_done));
-    if (!may_be_completed) delete_whole(folder, name);
+    if (!may_be_completed) delete_whole(folder, name, run);
   }
 }
 

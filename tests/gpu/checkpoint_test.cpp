@@ -147,7 +147,7 @@ TEST(Checkpoint, AFolderWithANameOfItsOwnIsNeitherCountedNorDeleted) {
   ASSERT_TRUE(save(run.path(), {1}, 4, 1, one_block()).ok());
   EXPECT_FALSE(fs::exists(folder));
   EXPECT_EQ(*complete_checkpoints(run.path()), std::vector{run.file("checkpoint/step-00000004")});
-  delete_partial_checkpoints(run.path(), kGeneration, 9, {});
+  delete_partial_checkpoints(run.path(), "", kGeneration, 9, {});
   for (const std::string& copy : own) expect_whole(copy, 2, one_block());
 }
 
@@ -432,7 +432,7 @@ TEST(Checkpoint, WhatNobodyWillCompleteIsDeleted) {
       std::ofstream(partial(steps_done, generation) + "/model") << "weights";
     }
   }
-  delete_partial_checkpoints(run.path(), kGeneration, 4, {3});
+  delete_partial_checkpoints(run.path(), "own", kGeneration, 4, {3});
   for (const uint64_t steps_done : {2, 3, 4, 5}) {
     EXPECT_FALSE(fs::exists(partial(steps_done, kGeneration - 1))) << steps_done;
     EXPECT_TRUE(fs::exists(partial(steps_done, kGeneration + 1))) << steps_done;
@@ -440,7 +440,28 @@ TEST(Checkpoint, WhatNobodyWillCompleteIsDeleted) {
   }
   EXPECT_TRUE(fs::exists(emergency)) << "workers have left it";
   expect_whole(run.path(), 1);
-  delete_partial_checkpoints(run.path() + "/nowhere", kGeneration, 4, {});
+  delete_partial_checkpoints(run.path() + "/nowhere", "own", kGeneration, 4, {});
+}
+
+TEST(Checkpoint, WhatAnotherRunHasNotCompletedOrNotDeletedStays) {
+  tests::TemporaryFolder run;
+  const std::string one = run.file("checkpoint/step-00000001");
+  const std::string deleted = one + ".deleted.tmp";
+  const std::vector<std::string> partial = {
+      deleted, partial_checkpoint_path(run.path(), 1, kGeneration - 1),
+      partial_checkpoint_path(run.path(), 2, kGeneration - 1)};
+  ASSERT_TRUE(save(run.path(), {1}, 1, 1, one_block(), "other").ok());
+  for (const std::string& copy : partial) fs::copy(one, copy);
+  fs::remove_all(one);
+  delete_partial_checkpoints(run.path(), "own", kGeneration, 4, {});
+  for (const std::string& copy : partial) expect_whole(copy, 1, one_block());
+  ASSERT_TRUE(save(run.path(), {1}, 1, 1, one_block(), "own").ok());
+  ASSERT_TRUE(save(run.path(), {1}, 2, 1, one_block(), "own").ok()) << "the first is deleted";
+  EXPECT_FALSE(fs::exists(one));
+  EXPECT_FALSE(fs::exists(deleted)) << "it has made room";
+  expect_whole(run.file("checkpoint/other-run.step-00000001.deleted.tmp"), 1, one_block());
+  delete_partial_checkpoints(run.path(), "other", kGeneration, 4, {});
+  for (const std::string& copy : partial) EXPECT_FALSE(fs::exists(copy)) << "they are its own";
 }
 
 TEST(Checkpoint, AWriterOfAnEarlierGenerationTouchesNothingOfItsSuccessor) {
