@@ -29,28 +29,35 @@ std::vector<gpu::SavedParameter> saved_parameters(const ShardRequest& request) {
 }  // namespace
 
 void ShardIoState::save(ShardRequest request, const ShardListener& listener) {
-  const int32_t stage = request.stage;
+  ShardWritten written{request.steps_done, request.stage, std::vector<gpu::SavedFile>()};
   const absl::Status seen = check_run_folder(config.run_folder, config.run);
-  ShardWritten written{request.steps_done, stage, std::vector<gpu::SavedFile>()};
-  if (!seen.ok() && !config.coordinator_address.empty()) {
-    // Said at once: the coordinator may not read those before it until it hears of another one.
-    written.is_sent = true;
-    self->send(listener, std::move(written));
-    std::deque<std::pair<ShardRequest, ShardListener>>& waiting = outboxes[stage].waiting;
-    waiting.emplace_back(std::move(request), listener);
-    // The coordinator awaits no older ones: their checkpoints have failed.
-    if (waiting.size() > kShardsAwaitedMax) waiting.pop_front();
-    return send_waiting(stage);
-  }
   if (seen.ok()) {
     written.files = gpu::write_shard(
         gpu::partial_checkpoint_path(config.run_folder, request.steps_done, config.generation),
-        stage, config.shard_count, config.optimizer, saved_parameters(request));
+        request.stage, config.shard_count, config.optimizer, saved_parameters(request));
   } else {
     written.files = seen;
   }
+  // The coordinator sees it, and may have the rights; it says so if it has not.
+  const bool is_for_others = !seen.ok() || absl::IsPermissionDenied(written.files.status());
+  if (is_for_others && !config.coordinator_address.empty()) {
+    return announce(std::move(request), listener);
+  }
   reach(config.fail_point, FailPlace::kDuringCheckpoint);
   self->send(listener, std::move(written));
+}
+
+void ShardIoState::announce(ShardRequest request, const ShardListener& listener) {
+  const int32_t stage = request.stage;
+  ShardWritten written{request.steps_done, stage, std::vector<gpu::SavedFile>()};
+  written.is_sent = true;
+  // Said at once: the coordinator may not read those before it until it hears of another one.
+  self->send(listener, std::move(written));
+  std::deque<std::pair<ShardRequest, ShardListener>>& waiting = outboxes[stage].waiting;
+  waiting.emplace_back(std::move(request), listener);
+  // The coordinator awaits no older ones: their checkpoints have failed.
+  if (waiting.size() > kShardsAwaitedMax) waiting.pop_front();
+  send_waiting(stage);
 }
 
 void ShardIoState::send_waiting(int32_t stage) {

@@ -21,8 +21,9 @@ using ShardListener = caf::typed_actor<caf::reacts_to<ShardWritten>>;
 /// Who takes a sealed snapshot of an own stage.
 using SnapshotListener = caf::typed_actor<caf::reacts_to<SnapshotTaken>>;
 
-/// Writes the files of one stage, which blocks, or sends them where the run's folder is not seen;
-/// and seals and sends snapshots, which takes the processor for a while: spawn it detached.
+/// Writes the files of one stage, which blocks, or sends them where the run's folder is not seen,
+/// or may not be written to; and seals and sends snapshots, which takes the processor for a while:
+/// spawn it detached.
 ///   in   ShardRequest      a copy of the state; training goes on meanwhile
 ///   in   SnapshotRequest   the same, for the memory of another worker
 ///   in   ShardGone         from itself: what was sent of a shard is held no longer
@@ -36,7 +37,7 @@ using ShardIoItself = ShardIo::extend<caf::reacts_to<ShardGone>>;
 struct ShardIoConfig {
   std::string run_folder;
   std::string run;                  // The run's id, which its folder says.
-  std::string coordinator_address;  // Of the data plane to send shards to if the folder does not.
+  std::string coordinator_address;  // Of the data plane to send shards to that it cannot write.
   plans::ModelSpec model;
   uint64_t generation = 0;                // The plan's: no other one writes to the same names.
   std::string optimizer;                  // "adamw" or "sgd".
@@ -57,8 +58,10 @@ struct ShardIoState {  // Owned by one actor; touched only from its handlers.
   ShardIoConfig config;
   std::map<int32_t, Outbox> outboxes;  // By stage.
 
-  /// Writes the stage's files, or sends its layers, now or as soon as it may.
+  /// Writes the stage's files, or announces its layers where the coordinator is to write them.
   void save(ShardRequest request, const ShardListener& listener);
+  /// Sends the stage's layers, now or as soon as it may.
+  void announce(ShardRequest request, const ShardListener& listener);
   /// Sends what may be sent of the stage.
   void send_waiting(int32_t stage);
   absl::Status send_shard(const ShardRequest& request);

@@ -33,7 +33,8 @@ std::string partial_checkpoint_path(const std::string& run_folder, uint64_t step
 
 /// Writes the model and optimizer files of one stage (shard `shard` of `shard_count`, from 0) into
 /// `folder`, which is made if needed, each to a temporary name, synced and renamed. Parameters
-/// marked `tied_copy` are left out. Errors name the file and the reason (disk full, ...).
+/// marked `tied_copy` are left out. Errors name the file and the reason: PermissionDenied if this
+/// process may not write there, ResourceExhausted for a full disk, else Unavailable.
 absl::StatusOr<std::vector<SavedFile>> write_shard(const std::string& folder, int shard,
                                                    int shard_count, const std::string& optimizer,
                                                    const std::vector<SavedParameter>& parameters);

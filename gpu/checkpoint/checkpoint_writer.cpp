@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -104,6 +105,13 @@ void delete_unlisted(const std::string& folder, const Listing& listing) {
     note_file_operation(entry.path(), "delete");
     fs::remove_all(entry.path(), error);
   }
+}
+
+/// Whoever asks again is told the same: rights are lacking, or all is mounted to be read only.
+bool is_denied(int error) { return error == EACCES || error == EROFS; }
+
+bool may_write_in(const std::string& folder) {
+  return faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) == 0 || !is_denied(errno);
 }
 
 /// Its caller has counted it.
@@ -258,7 +266,9 @@ absl::StatusOr<std::vector<SavedFile>> write_shard(const std::string& folder, in
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) {
-    return absl::UnavailableError(absl::StrCat("cannot make ", folder, ": ", error.message()));
+    const std::string text = absl::StrCat("cannot make ", folder, ": ", error.message());
+    return is_denied(error.value()) ? absl::PermissionDeniedError(text)
+                                    : absl::UnavailableError(text);
   }
   std::vector<TensorToWrite> weights;
   std::vector<TensorToWrite> moments;
@@ -276,10 +286,14 @@ absl::StatusOr<std::vector<SavedFile>> write_shard(const std::string& folder, in
   for (const auto& [kind, tensors] : {std::pair{"model", &weights}, {"optimizer", &moments}}) {
     SavedFile file;
     file.name = shard_name(kind, shard, shard_count);
-    SKEIN_ASSIGN_OR_RETURN(const WrittenFile written,
-                           write_safetensors(absl::StrCat(folder, "/", file.name), *tensors));
-    file.bytes = written.bytes;
-    file.crc32c = written.crc32c;
+    const absl::StatusOr<WrittenFile> written =
+        write_safetensors(absl::StrCat(folder, "/", file.name), *tensors);
+    if (!written.ok() && !may_write_in(folder)) {
+      return absl::PermissionDeniedError(written.status().message());
+    }
+    SKEIN_RETURN_IF_ERROR(written.status());
+    file.bytes = written->bytes;
+    file.crc32c = written->crc32c;
     for (const TensorToWrite& tensor : *tensors) file.tensors.push_back(tensor.name);
     files.push_back(std::move(file));
   }

@@ -21,8 +21,10 @@
 #include "actors/replica/shard_io.hpp"
 #include "actors/run_id.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
+#include "gpu/files/durable_file.hpp"
 #include "tests/actors/small_job.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "tests/support/without_rights.hpp"
 
 namespace skein::actors {
 namespace {
@@ -192,6 +194,47 @@ TEST(RemoteShardIo, AFolderOfAnotherRunIsNotItsOwn) {
   rig.save();
   ASSERT_EQ(rig.written.size(), 1u);
   EXPECT_TRUE(rig.written[0].is_sent);
+}
+
+TEST(RemoteShardIo, AWorkerThatMayNotWriteInTheFolderSendsItsShard) {
+  namespace fs = std::filesystem;
+  for (const bool is_begun : {false, true}) {
+    RemoteShards rig;
+    const std::string run = rig.coordinators.path();
+    const std::string partial = gpu::partial_checkpoint_path(run, kShardSteps, kShardGeneration);
+    const std::string closed = is_begun ? partial : run;
+    fs::create_directories(closed);
+    fs::permissions(run,
+                    fs::perms::group_read | fs::perms::group_exec | fs::perms::others_read |
+                        fs::perms::others_exec,
+                    fs::perm_options::add);
+    fs::permissions(closed, fs::perms::owner_write, fs::perm_options::remove);
+    rig.spawn_worker(run);
+    {
+      const tests::WithoutRights nobody;
+      rig.save();
+    }
+    fs::permissions(closed, fs::perms::owner_write, fs::perm_options::add);
+    ASSERT_EQ(rig.written.size(), 1u);
+    EXPECT_TRUE(rig.written[0].is_sent);
+    EXPECT_TRUE(rig.written[0].files.ok()) << rig.written[0].files.status();
+    rig.receive();
+    ASSERT_EQ(rig.plane->sent.size(), 3u);
+    rig.move(3);
+    ASSERT_EQ(rig.received.size(), 1u);
+    EXPECT_TRUE(rig.received[0].files.ok()) << rig.received[0].files.status();
+  }
+}
+
+TEST(RemoteShardIo, AWorkerWithoutSpaceForItsShardSaysSo) {
+  RemoteShards rig;
+  rig.spawn_worker(rig.coordinators.path());
+  gpu::fail_file_operation(1);
+  rig.save();
+  gpu::fail_file_operation(0);
+  ASSERT_EQ(rig.written.size(), 1u);
+  EXPECT_FALSE(rig.written[0].is_sent) << "the coordinator would have none, either";
+  EXPECT_TRUE(absl::IsResourceExhausted(rig.written[0].files.status()));
 }
 
 TEST(RemoteShardIo, ADamagedLayerFailsTheShard) {
