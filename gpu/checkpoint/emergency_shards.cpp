@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
@@ -79,84 +80,114 @@ struct FoundFile {
   SavedFile saved;
 };
 
-/// Empty: the file is there, is one of ours and is what was written.
-std::string fault_of(const std::string& folder, const Listing& listing, const std::string& name) {
+/// It is there, and may be whole: who reads it must have the rights, or another disk.
+bool is_unread(const absl::Status& fault) {
+  return absl::IsPermissionDenied(fault) || absl::IsUnavailable(fault);
+}
+
+/// Ok if the file is there, is one of ours and is what was written.
+absl::Status check_file(const std::string& folder, const Listing& listing,
+                        const std::string& name) {
   const std::string path = absl::StrCat(folder, "/", name);
   const auto listed = listing.find(name);
-  if (listed == listing.end()) return absl::StrCat(path, " is not there");
+  if (listed == listing.end()) return absl::NotFoundError(absl::StrCat(path, " is not there"));
   std::error_code error;
   const fs::file_status there = fs::symlink_status(path, error);
   if (fs::status_known(there) && !fs::is_regular_file(there)) {
-    return absl::StrCat(path, " is no file");
+    return absl::DataLossError(absl::StrCat(path, " is no file"));
   }
+  SKEIN_RETURN_IF_ERROR(MappedFile::open(path).status());
   const std::vector<std::string> faults = find_file_faults(folder, name, listed->second);
-  return faults.empty() ? "" : faults.front();
+  return faults.empty() ? absl::OkStatus() : absl::DataLossError(faults.front());
 }
 
-/// Empty: the shard has tensors of the model only, in their shapes.
-std::string shape_fault(const std::string& path,
-                        const std::map<std::string, std::vector<int64_t>>& shapes) {
-  const auto file = SafetensorsFile::open(path);
-  if (!file.ok()) return std::string(file.status().message());
-  for (const auto& [name, entry] : (*file)->tensors()) {
+using TensorShapes = std::map<std::string, std::vector<int64_t>>;  // By name.
+
+/// Ok if the shard has tensors of the model only, in their shapes.
+absl::Status check_tensors(const std::string& path, const TensorShapes& shapes) {
+  SKEIN_ASSIGN_OR_RETURN(const auto file, SafetensorsFile::open(path));
+  for (const auto& [name, entry] : file->tensors()) {
     const auto shape = shapes.find(name);
     if (shape == shapes.end() || shape->second != entry.shape) {
-      return absl::StrCat(path, " has a tensor ", name, " that is none of the model");
+      return absl::DataLossError(
+          absl::StrCat(path, " has a tensor ", name, " that is none of the model"));
     }
   }
-  return "";
+  return absl::OkStatus();
 }
 
-/// Empty: what the worker said of the state is whole, and the state may be the run's.
-std::string state_fault(const std::string& folder, const Listing& listing, const std::string& run) {
-  std::string fault = fault_of(folder, listing, kStateName);
-  if (!fault.empty()) return fault;
-  const absl::StatusOr<TrainerState> state = read_trainer_state(folder);
-  if (!state.ok()) return std::string(state.status().message());
-  if (may_be_of_run(*state, run)) return "";
-  return absl::StrCat(folder, " is of run ", state->run, ", and this is ", run);
+/// A folder and what HELD says of it.
+struct ListedFolder {
+  std::string path;
+  Listing listing;
+};
+
+/// What the worker said of the state is whole, and the state may be the run's.
+absl::StatusOr<ListedFolder> list_left(const std::string& folder, const std::string& run) {
+  SKEIN_ASSIGN_OR_RETURN(Listing listing, read_listing(folder, kHeldName));
+  SKEIN_RETURN_IF_ERROR(check_file(folder, listing, kStateName));
+  SKEIN_ASSIGN_OR_RETURN(const TrainerState state, read_trainer_state(folder));
+  if (may_be_of_run(state, run)) return ListedFolder{folder, std::move(listing)};
+  return absl::FailedPreconditionError(
+      absl::StrCat(folder, " is of run ", state.run, ", and this is ", run));
+}
+
+/// A whole copy of the shard; else what is wrong with one, of which one that cannot be read comes
+/// before others.
+absl::StatusOr<FoundFile> find_shard(const std::vector<ListedFolder>& folders,
+                                     const std::string& name, const TensorShapes& shapes) {
+  absl::Status fault = absl::NotFoundError(absl::StrCat("nobody has left ", name));
+  for (const ListedFolder& folder : folders) {
+    FoundFile found{absl::StrCat(folder.path, "/", name), {}};
+    absl::Status status = check_file(folder.path, folder.listing, name);
+    if (status.ok()) status = check_tensors(found.path, shapes);
+    if (!status.ok() && !is_unread(fault)) fault = status;
+    if (!status.ok()) continue;
+    const ListedFile& listed = folder.listing.at(name);
+    found.saved = {name, listed.bytes, listed.crc32c, {}};
+    for (const auto& [tensor, digest] : listed.tensors) found.saved.tensors.push_back(tensor);
+    return found;
+  }
+  return fault;
 }
 
 /// One whole copy of each shard.
-struct FoundShards {
-  std::vector<FoundFile> files;
-  std::string fault;  // What is wrong with one of which there is none; else empty.
-};
-FoundShards find_shards(const std::vector<std::string>& folders, const plans::JobSpec& job,
-                        const std::string& run) {
-  FoundShards found;
-  std::vector<std::pair<std::string, Listing>> listings;
+/// DataLoss      there is none of one: what is wrong with it, and with folders that may have had
+/// it. Unavailable   the same, but one that cannot be read may have it.
+absl::StatusOr<std::vector<FoundFile>> find_shards(const std::vector<std::string>& folders,
+                                                   const plans::JobSpec& job,
+                                                   const std::string& run) {
+  constexpr size_t kToldMax = 4;  // A line is read by somebody.
+  std::vector<ListedFolder> listed;
+  std::vector<std::string> unread, faults;
+  const auto keep_fault = [&](const absl::Status& fault) {
+    (is_unread(fault) ? unread : faults).emplace_back(fault.message());
+  };
   for (const std::string& folder : folders) {
-    absl::StatusOr<Listing> listing = read_listing(folder, kHeldName);
-    std::string fault =
-        listing.ok() ? state_fault(folder, *listing, run) : std::string(listing.status().message());
-    if (fault.empty()) {
-      listings.emplace_back(folder, *std::move(listing));
-    } else {
-      found.fault = std::move(fault);
-    }
+    absl::StatusOr<ListedFolder> each = list_left(folder, run);
+    if (!each.ok()) keep_fault(each.status());
+    if (each.ok()) listed.push_back(*std::move(each));
   }
-  if (listings.empty()) return found;
-  found.fault.clear();
   const auto layers = static_cast<int>(plans::layer_count(job.model));
-  const auto shapes = tensor_shapes(job.model, job.optimizer.name);
-  for (int layer = 0; layer < layers; ++layer) {
-    for (const char* kind : {"model", "optimizer"}) {
-      const std::string name = shard_name(kind, layer, layers);
-      std::string fault;
-      const auto whole = std::find_if(listings.begin(), listings.end(), [&](const auto& each) {
-        fault = fault_of(each.first, each.second, name);
-        if (fault.empty()) fault = shape_fault(absl::StrCat(each.first, "/", name), shapes);
-        return fault.empty();
-      });
-      if (whole == listings.end()) return {{}, fault};
-      const ListedFile& listed = whole->second.at(name);
-      SavedFile saved{name, listed.bytes, listed.crc32c, {}};
-      for (const auto& [tensor, digest] : listed.tensors) saved.tensors.push_back(tensor);
-      found.files.push_back({absl::StrCat(whole->first, "/", name), std::move(saved)});
-    }
+  const TensorShapes shapes = tensor_shapes(job.model, job.optimizer.name);
+  std::vector<FoundFile> files;
+  absl::Status lacking;
+  for (int shard = 0; shard < 2 * layers && lacking.ok(); ++shard) {
+    const char* kind = shard % 2 == 0 ? "model" : "optimizer";
+    absl::StatusOr<FoundFile> file =
+        find_shard(listed, shard_name(kind, shard / 2, layers), shapes);
+    lacking = file.status();
+    if (file.ok()) files.push_back(*std::move(file));
   }
-  return found;
+  if (lacking.ok()) return files;
+  if (!listed.empty()) keep_fault(lacking);
+  const bool may_be_whole = !unread.empty();
+  unread.insert(unread.end(), faults.rbegin(), faults.rend());
+  const size_t more = unread.size() - std::min(unread.size(), kToldMax);
+  unread.resize(unread.size() - more);
+  const std::string text = absl::StrCat(absl::StrJoin(unread, "; "),
+                                        more > 0 ? absl::StrCat(" (and ", more, " more)") : "");
+  return may_be_whole ? absl::UnavailableError(text) : absl::DataLossError(text);
 }
 
 /// A file that can have no second name there gets a copy.
@@ -256,10 +287,18 @@ absl::StatusOr<AdoptedState> adopt_emergency_shards(const std::string& run_folde
     if (!loss) continue;
     if (!newest) newest = durable_steps(run_folder, run.id);
     if (name.steps_done <= *newest) continue;
-    FoundShards found = find_shards(folders, job, run.id);
-    absl::StatusOr<TrainerState> state = absl::NotFoundError(found.fault);
-    if (found.fault.empty()) {
-      state = read_trainer_state(fs::path(found.files.front().path).parent_path());
+    absl::StatusOr<std::vector<FoundFile>> found = find_shards(folders, job, run.id);
+    if (absl::IsUnavailable(found.status())) {
+      return absl::UnavailableError(
+          absl::StrCat("workers have left state of step ", name.steps_done,
+                       " that cannot be read: ", std::string(found.status().message()),
+                       "; let the coordinator read it, or move it away to go on without it"));
+    }
+    absl::StatusOr<TrainerState> state;
+    if (found.ok()) {
+      state = read_trainer_state(fs::path(found->front().path).parent_path());
+    } else {
+      state = found.status();
     }
     if (state.ok() && state->steps_done != name.steps_done) {
       state = absl::DataLossError(
@@ -273,9 +312,9 @@ absl::StatusOr<AdoptedState> adopt_emergency_shards(const std::string& run_folde
     state->run = run.id;
     state->positions = run.positions;
     const std::string partial = partial_checkpoint_path(run_folder, name.steps_done, kNoGeneration);
-    SKEIN_RETURN_IF_ERROR(link_files(found.files, partial));
+    SKEIN_RETURN_IF_ERROR(link_files(*found, partial));
     std::vector<SavedFile> files;
-    for (FoundFile& each : found.files) files.push_back(std::move(each.saved));
+    for (FoundFile& each : *found) files.push_back(std::move(each.saved));
     absl::StatusOr<std::string> path = complete_checkpoint(
         run_folder, kNoGeneration, job.model, *state, files, job.checkpoint.keep_latest_k);
     if (path.ok()) {

@@ -77,6 +77,8 @@ struct AdoptedState {
 /// run, are as good as none. The folders that it was made of go, as what is left of other partial
 /// checkpoints does.
 /// Unavailable, ResourceExhausted   the checkpoint cannot be written; what was left stays.
+/// Unavailable                      newer state than any that is whole may be there, and cannot be
+///                                  read: no older one is taken for it.
 absl::StatusOr<AdoptedState> adopt_emergency_shards(const std::string& run_folder,
                                                     const plans::JobSpec& job,
                                                     const FindLoss& find_loss,

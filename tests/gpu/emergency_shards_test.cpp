@@ -212,32 +212,87 @@ TEST(EmergencyShards, AnotherModelsShardIsPassedOver) {
   EXPECT_TRUE(fs::exists(folder)) << "it stays";
 }
 
-TEST(EmergencyShards, WhatMayNotBeReadIsToldOf) {
+/// A run in which who has no rights may write, and not look at `path`.
+struct ClosedPath {
+  ClosedPath(const tests::TemporaryFolder& run, std::string path)
+      : path(std::move(path)), before(fs::status(this->path).permissions()) {
+    fs::permissions(run.path(), fs::perms::all);
+    fs::permissions(run.file("checkpoint"), fs::perms::all);
+    fs::permissions(this->path, fs::perms::none);
+  }
+  ~ClosedPath() { fs::permissions(path, before); }
+  ClosedPath(const ClosedPath&) = delete;
+  ClosedPath& operator=(const ClosedPath&) = delete;
+
+  const std::string path;
+  const fs::perms before;
+};
+
+TEST(EmergencyShards, ANewerStateThatMayNotBeReadIsNotPassedOver) {
   tests::TemporaryFolder run;
   leave(run.path(), 7, 3, 1, {0, 4}, 1);
-  const std::string closed = leave(run.path(), 8, 3, 1, {0, 4}, 2);
-  const fs::perms before = fs::status(closed).permissions();
-  fs::permissions(run.path(), fs::perms::all);
-  fs::permissions(run.file("checkpoint"), fs::perms::all);
-  fs::permissions(closed, fs::perms::none);
+  const std::string left = leave(run.path(), 8, 3, 1, {0, 4}, 2);
+  for (const char* file :
+       {"", "/HELD", "/trainer_state.json", "/model-00002-of-00004.safetensors"}) {
+    absl::StatusOr<AdoptedState> adopted;
+    bool is_finished = false;
+    bool is_being_left = true;
+    {
+      const ClosedPath closed(run, left + file);
+      const tests::WithoutRights nobody;
+      adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
+      is_finished = has_emergency_shards(left);
+      is_being_left = is_state_being_left(run.path(), "");
+    }
+    EXPECT_TRUE(absl::IsUnavailable(adopted.status())) << file << ": " << adopted.status();
+    EXPECT_THAT(std::string(adopted.status().message()),
+                testing::AllOf(testing::HasSubstr("step 8"), testing::HasSubstr(left + file),
+                               testing::HasSubstr("Permission denied")));
+    EXPECT_TRUE(is_finished) << "nobody deletes it as half of a state";
+    EXPECT_FALSE(is_being_left) << "nobody waits for it";
+    EXPECT_TRUE(fs::exists(left + "/HELD"));
+    EXPECT_FALSE(fs::exists(run.file("checkpoint/step-00000007"))) << "a step would be lost";
+  }
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
+  EXPECT_TRUE(adopted.ok() && adopted->steps_done == 8) << adopted.status();
+}
+
+TEST(EmergencyShards, WhatMayNotBeReadIsToldOfBesideWhatIsMissing) {
+  tests::TemporaryFolder run;
+  const std::string left = leave(run.path(), 8, 3, 1, {0, 2}, 2);
+  const std::string other = leave(run.path(), 8, 3, 2, {2, 4}, 2);
   absl::StatusOr<AdoptedState> adopted;
-  bool is_finished = false;
-  bool is_being_left = true;
   {
+    const ClosedPath closed(run, left);
     const tests::WithoutRights nobody;
     adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
-    is_finished = has_emergency_shards(closed);
-    is_being_left = is_state_being_left(run.path(), "");
   }
-  fs::permissions(closed, before);
-  ASSERT_TRUE(adopted.ok()) << adopted.status();
-  EXPECT_EQ(adopted->steps_done, 7u);
+  EXPECT_TRUE(absl::IsUnavailable(adopted.status())) << adopted.status();
+  EXPECT_THAT(std::string(adopted.status().message()),
+              testing::AllOf(testing::HasSubstr(left + "/HELD: Permission denied"),
+                             testing::HasSubstr(other + "/model-00001-of-00004.safetensors")));
+  std::ofstream(left + "/HELD") << "no JSON";
+  adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
+  ASSERT_TRUE(adopted.ok()) << "it can be read, and is damaged: " << adopted.status();
   EXPECT_THAT(adopted->passed_over,
-              testing::ElementsAre(testing::AllOf(testing::HasSubstr(closed),
-                                                  testing::HasSubstr("Permission denied"))));
-  EXPECT_TRUE(is_finished) << "nobody deletes it as half of a state";
-  EXPECT_FALSE(is_being_left) << "nobody waits for it";
-  EXPECT_TRUE(fs::exists(closed + "/HELD"));
+              testing::ElementsAre(
+                  testing::AllOf(testing::HasSubstr(left + "/HELD"),
+                                 testing::HasSubstr(other + "/model-00001-of-00004.safetensors"))));
+}
+
+TEST(EmergencyShards, WhatMayNotBeReadKeepsNothingFromBeingTakenThatIsWholeWithoutIt) {
+  tests::TemporaryFolder run;
+  const std::string left = leave(run.path(), 8, 3, 1, {0, 2}, 2);
+  leave(run.path(), 8, 3, 2, {0, 4}, 2);
+  absl::StatusOr<AdoptedState> adopted;
+  {
+    const ClosedPath closed(run, left);
+    const tests::WithoutRights nobody;
+    adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
+  }
+  ASSERT_TRUE(adopted.ok()) << adopted.status();
+  EXPECT_EQ(adopted->steps_done, 8u);
+  EXPECT_TRUE(fs::exists(left + "/HELD"));
 }
 
 TEST(EmergencyShards, AStateIsBeingLeftWhileItsWorkerWritesAlsoForTheSecondTime) {
