@@ -94,6 +94,9 @@ CheckpointIo::behavior_type checkpoint_io(CheckpointIo::stateful_pointer<Checkpo
         // Workers that have given the run up may be writing what they hold: steps are not taken
         // back under their hands.
         if (gpu::is_state_being_left(place.folder, place.run)) {
+          const absl::Status why = absl::UnavailableError(
+              "a worker is still writing it, or waits for its device to end its work");
+          self->send(listener, LeftStateFound{why, {}, true});
           self->delayed_send(CheckpointIo(self), kWhileLeft, request, listener);
           return;
         }

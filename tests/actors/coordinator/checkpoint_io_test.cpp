@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -100,6 +101,21 @@ TEST(CheckpointIo, MakesACheckpointOfWhatWorkersHaveLeft) {
   EXPECT_TRUE(left.found[0].status.ok()) << left.found[0].status;
   EXPECT_FALSE(left.found[0].waits);
   EXPECT_EQ(left.found[0].adopted.steps_done, kLeftSteps);
+}
+
+TEST(CheckpointIo, SaysThatAWorkerIsStillWriting) {
+  LeftState left;
+  const std::string coming =
+      gpu::emergency_path(left.folder.path(), kLeftSteps + 1, kLeftGeneration, 2);
+  ASSERT_TRUE(gpu::announce_emergency_shards(coming).ok());
+  left.ask();
+  ASSERT_EQ(left.found.size(), 1u);
+  EXPECT_TRUE(left.found[0].waits);
+  EXPECT_TRUE(absl::IsUnavailable(left.found[0].status)) << left.found[0].status;
+  std::filesystem::remove_all(coming);
+  left.pass(std::chrono::milliseconds(200));
+  ASSERT_EQ(left.found.size(), 2u);
+  EXPECT_EQ(left.found[1].adopted.steps_done, kLeftSteps);
 }
 
 TEST(CheckpointIo, OnAFullDiskItTriesAgainTwiceASecond) {
