@@ -110,12 +110,37 @@ def sleeps(program, reference):
     program.expect("paused: nothing but that commit is taken back", sum(back) <= 1, back)
 
 
+def is_at_work(program, reference):
+    """Both are told to leave, and the device of one has the state for longer than it takes the coordinator, and
+    others, to be there."""
+    slow = ";".join(f"w{worker}:slow=400x@step=20" for worker in (1, 2))
+    run = ElasticRun(program, "at-work", 2, *WORDS, "--chaos", slow, "--elastic.heartbeat_timeout_seconds", "2",
+                     apart=True)
+    run.wait_for_step(20)
+    time.sleep(1)
+    run.coordinator.kill()
+    run.coordinator.wait()
+    for worker in run.workers:
+        worker.send_signal(signal.SIGTERM)
+    time.sleep(5)  # They have given it up.
+    at_work = [worker for worker in run.workers if worker.poll() is None]
+    program.expect("at work: the device of one is", at_work)
+    run.resume()
+    run.workers.clear()
+    check_end(program, run, "at work", reference)
+    back = run.events("run.rolled_back")
+    program.expect("at work: no step is taken back", not back, back)
+    for worker in at_work:
+        worker.wait(timeout=30)
+
+
 def main():
     program = Program()
     folder = program.run_reference("reference", "--training.steps", str(STEPS), *LAYOUT)
     reference = read_model(newest(folder + "/final"))
     dies(program, reference)
     sleeps(program, reference)
+    is_at_work(program, reference)
     program.finish()
 
 
