@@ -113,7 +113,7 @@ def sleeps(program, reference):
 def is_at_work(program, reference):
     """Both are told to leave, and the device of one has the state for longer than it takes the coordinator, and
     others, to be there."""
-    slow = ";".join(f"w{worker}:slow=400x@step=20" for worker in (1, 2))
+    slow = ";".join(f"w{worker}:slow=4000x@step=20" for worker in (1, 2))
     run = ElasticRun(program, "at-work", 2, *WORDS, "--chaos", slow, "--elastic.heartbeat_timeout_seconds", "2",
                      apart=True)
     run.wait_for_step(20)
