@@ -24,10 +24,9 @@ using CheckpointListener =
 ///                              ones; unless a later life of the coordinator has begun
 ///   in   DeletePartials        deletes what is left of those that will not be complete, likewise
 ///   in   StartRequest          reads the checkpoint to go on from, and the data
-///   in   LeftStateRequest      makes a checkpoint of what workers have left; waits while they
-///   write
-///                              it, and while that cannot be read or none can be written (a full
-///                              disk): then it tries again twice a second
+///   in   LeftStateRequest      makes a checkpoint of what workers have left; waits while they are
+///                              writing it, and tries again twice a second while it cannot be read,
+///                              or none can be written (a full disk)
 ///   out  CheckpointCompleted, StartFound, LeftStateFound   to the listener, once per request;
 ///                              before that LeftStateFound with `waits`, after each attempt in vain
 using CheckpointIo = caf::typed_actor<caf::reacts_to<CheckpointRequest, CheckpointListener>,

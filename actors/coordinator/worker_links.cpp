@@ -31,8 +31,9 @@ const WorkerLinks::Peer* WorkerLinks::find(plans::PeerNumber number) const {
 }
 
 void WorkerLinks::bind(plans::PeerNumber number, plans::WorkerId worker) {
-  peers_.at(number).worker = worker;
-  peers_.at(number).link->admit();
+  Peer& peer = peers_.at(number);
+  peer.worker = worker;
+  peer.link->admit();
   strangers_.erase(number);
   peer_of_[worker] = number;
 }

@@ -483,8 +483,8 @@ TEST(CoordinationCheckpoint, AtAStartWorkersJoinBeforeTheCheckpointIsRead) {
   EXPECT_EQ(find<AssignPlan>(cluster.quiesced(2))->restore.first_step, 2u);
 }
 
-/// A coordinator that was started again, whose only checkpoint is damaged.
-Cluster restarted_without_checkpoint() {
+/// A coordinator is started again, whose only checkpoint is a step older than its journal.
+Coordination::Options restarted() {
   Coordination::Options options;
   options.job = saving_job();
   options.worker_count = 2;
@@ -493,21 +493,20 @@ Cluster restarted_without_checkpoint() {
   options.generation = 1;
   options.generations = {{0, 1}};
   options.last_plan = *make_layout_plan(options.job, {{1}, {2}}, 1);
+  return options;
+}
+
+/// It is not known yet that the checkpoint is damaged.
+Cluster restarted_without_checkpoint() {
+  Coordination::Options options = restarted();
   options.is_verified = false;
   return Cluster(std::move(options));
 }
 
 /// Its predecessor has failed at the last checkpoint.
 TEST(CoordinationCheckpoint, BehindTheLastStepItIsSaidThatOnlyTheCheckpointIsLeft) {
-  Coordination::Options options;
-  options.job = saving_job();
+  Coordination::Options options = restarted();
   options.job.training.steps = 5;
-  options.worker_count = 2;
-  options.committed_steps = 5;
-  options.durable_step = 4;
-  options.generation = 1;
-  options.generations = {{0, 1}};
-  options.last_plan = *make_layout_plan(options.job, {{1}, {2}}, 1);
   Cluster cluster(std::move(options));
   cluster.join(1, 1);
   cluster.join(2, 2);
