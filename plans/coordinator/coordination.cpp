@@ -190,7 +190,9 @@ CoordinatorOutcome Coordination::on_journaled(uint64_t step, uint64_t now_us) {
   // Whoever went while this was being written may have what it made of the step.
   if (!change_after_journal_) absent_.clear();
   // Its workers stay the same.
-  if (!std::exchange(has_marked_trained_, true)) mark_hosts(&Membership::mark_trained);
+  if (!std::exchange(has_marked_trained_, true)) {
+    mark_hosts([this](WorkerId host) { members_.mark_trained(host, planned_for_); });
+  }
   goodput_.on_commit(step, lent_us, now_us);
   const bool ends_run = log_.is_held() && (log_.is_complete() || stop_.is_made());
   if (change_after_journal_) {
@@ -854,7 +856,7 @@ CoordinatorDecisions Coordination::start(uint64_t now_us) {
   decisions.push_back(StartRun{order});
   lost_why_.clear();
   input_.on_started();
-  mark_hosts(&Membership::mark_started);
+  mark_hosts([this](WorkerId host) { members_.mark_started(host); });
   has_marked_trained_ = false;
   decisions.push_back(delete_failed(0));  // Nobody writes files of older plans any more.
   decisions.push_back(RunEvent{
@@ -1256,9 +1258,9 @@ bool Coordination::accuse_input(const Member& accuser, bool takes_part, const ab
 }
 
 /// Those who have a part in the plan.
-void Coordination::mark_hosts(void (Membership::*mark)(WorkerId)) {
+void Coordination::mark_hosts(const std::function<void(WorkerId)>& mark) {
   for (const auto& [id, member] : members()) {
-    if (change_.hosts(id)) (members_.*mark)(id);
+    if (change_.hosts(id)) mark(id);
   }
 }
 

@@ -241,7 +241,7 @@ class Coordination {
   CoordinatorDecisions let_leave(WorkerId worker, uint64_t now_us);
   bool accuse_input(const Member& accuser, bool takes_part, const absl::Status& blame,
                     uint64_t now_us);
-  void mark_hosts(void (Membership::*mark)(WorkerId));
+  void mark_hosts(const std::function<void(WorkerId)>& mark);
   CoordinatorDecisions try_gather(uint64_t now_us);
   bool is_everybody_back(uint64_t now_us) const;
   bool needs_what_it_holds(const Member& member) const;

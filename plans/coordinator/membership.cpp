@@ -121,8 +121,15 @@ bool Membership::mark_failed(WorkerId worker, size_t lacked_of, bool had_part, u
   if (member.has_failed && !(is_for_good && member.lacked_of != 0)) return false;
   if (!member.has_failed) record_loss(worker, had_part, now_us);
   member.lacked_of = member.leaves ? 0 : lacked_of;
+  if (member.trained_of == lacked_of) member.trained_of = 0;  // Not with what it holds by now.
   member.leaves = member.has_failed = true;
   return true;
+}
+
+void Membership::mark_trained(WorkerId worker, size_t of) {
+  Member& member = members_.at(worker);
+  member.has_trained = true;
+  member.trained_of = of;
 }
 
 size_t Membership::count_able(uint64_t now_us) const {
@@ -133,27 +140,30 @@ size_t Membership::count_able(uint64_t now_us) const {
 
 bool Membership::count_on_full_again(const WorkerPairs& apart, uint64_t now_us) {
   std::vector<Member*> full;
+  std::vector<WorkerId> able;
   for (auto& [id, member] : members_) {
     if (member.lacked_of != 0 && member.eligible_us <= now_us) full.push_back(&member);
-  }
-  std::stable_sort(full.begin(), full.end(), [](const Member* one, const Member* other) {
-    return one->lacked_of < other->lacked_of;
-  });
-  std::vector<WorkerId> able;
-  for (const auto& [id, member] : members_) {
     if (may_work(member, now_us, Leavers::kWithout)) able.push_back(id);
   }
-  const auto could_work = [&] {
-    std::vector<WorkerId> all = able;
-    for (const Member* member : full) all.push_back(member->id);
-    return who_reach_one_another(apart, std::move(all)).size();
+  const auto lacks_among = [](size_t of) {
+    return
+        [of](const Member* member) { return of <= member->lacked_of && of != member->trained_of; };
   };
-  while (!full.empty() && could_work() <= full.back()->lacked_of) full.pop_back();
-  for (Member* member : full) {
-    member->lacked_of = 0;
-    member->leaves = member->has_failed = false;
+  for (size_t of = able.size() + full.size(); !full.empty() && of > 0; --of) {
+    std::vector<Member*> again = full;
+    std::erase_if(again, lacks_among(of));
+    std::vector<WorkerId> all = able;
+    for (const Member* member : again) all.push_back(member->id);
+    const size_t could_work = who_reach_one_another(apart, std::move(all)).size();
+    const bool is_enough = std::none_of(again.begin(), again.end(), lacks_among(could_work));
+    if (again.empty() || !is_enough) continue;
+    for (Member* member : again) {
+      member->lacked_of = 0;
+      member->leaves = member->has_failed = false;
+    }
+    return true;
   }
-  return !full.empty();
+  return false;
 }
 
 bool Membership::has_peer(PeerNumber peer) const {

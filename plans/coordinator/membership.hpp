@@ -33,6 +33,8 @@ struct Member {
   bool has_failed = false;   // It computes nothing any more; `leaves` is set.
   /// Above 0: it failed for lack of memory when so many workers could work, and was not to leave.
   size_t lacked_of = 0;
+  /// Above 0: so many could work when the plan was made in whose steps it had a part last.
+  size_t trained_of = 0;
   bool is_newcomer = false;     // It came, new, to a run that had begun to train.
   std::string held_back_why;    // "host a is flapping"; empty: it is not held back.
   bool may_hold_state = false;  // It had a part in a plan, or says so of an earlier connection.
@@ -71,15 +73,15 @@ class Membership {
   /// 0: it can do nothing more, whatever it lacked before. False if it was known.
   bool mark_failed(WorkerId worker, size_t lacked_of, bool had_part, uint64_t now_us);
   /// As many of those who lacked memory as then find more workers at work that reach one another
-  /// than when they did may work again: a plan gives each less to hold. `apart`: who do not reach
-  /// one another. False: there are none.
+  /// than when they did, as a plan gives each less to hold, or as many as they have trained with,
+  /// may work again. `apart`: who do not reach one another. False: there are none.
   bool count_on_full_again(const WorkerPairs& apart, uint64_t now_us);
   /// A plan gives it something to hold, now or later.
   void mark_holder(WorkerId worker) { members_.at(worker).may_hold_state = true; }
   /// A plan was started in which it has a part.
   void mark_started(WorkerId worker) { members_.at(worker).has_started = true; }
-  /// A step was committed in which it had a part.
-  void mark_trained(WorkerId worker) { members_.at(worker).has_trained = true; }
+  /// A step was committed in which it had a part, by a plan made when `of` workers could work.
+  void mark_trained(WorkerId worker, size_t of);
 
   const std::map<WorkerId, Member>& all() const { return members_; }
   size_t count() const { return members_.size(); }

@@ -704,6 +704,36 @@ TEST(CoordinationElastic, WhoLacksMemoryForItselfAloneIsCountedOnWhenALinkIsTrie
   EXPECT_EQ(plan_workers(*cluster.coordination.plan()).size(), 2u);
 }
 
+/// More stages, more micro-batches in flight: the first stage of three needed more than that of
+/// two.
+TEST(CoordinationElastic, WhoLacksMemoryAmongManyIsCountedOnAmongAsManyAsItHasTrainedWith) {
+  JobSpec job = long_job();
+  job.parallelism.pipeline_parallel_degree = 0;
+  Cluster cluster(job);
+  cluster.start();
+  cluster.join(3);
+  cluster.now += 1'000'000;
+  cluster.coordination.on_timer(cluster.now);
+  cluster.finish_step(0);
+  cluster.quiesced(1, {{1, kFrontStage}});
+  cluster.quiesced(2, {{1, kBack}});
+  cluster.quiesced(3);
+  ASSERT_EQ(plan_workers(*cluster.coordination.plan()).size(), 3u);
+  const auto fail = [&](uint32_t id) {
+    cluster.decided(cluster.coordination.on_worker_failed({id}, absl::AbortedError("no memory"),
+                                                          ++cluster.now));
+    cluster.quiesced(1, {{1, kFrontStage}});
+    cluster.quiesced(2, {{1, kBack}});
+    cluster.quiesced(3);
+  };
+  fail(1);
+  const std::set<WorkerId> others = {{2}, {3}};
+  ASSERT_EQ(plan_workers(*cluster.coordination.plan()), others);
+  fail(2);
+  const std::set<WorkerId> again = {{1}, {3}};
+  EXPECT_EQ(plan_workers(*cluster.coordination.plan()), again);
+}
+
 TEST(CoordinationElastic, WhoLacksMemoryAndThenCannotReadIsNotCountedOnAgain) {
   JobSpec job = long_job();
   job.parallelism.pipeline_parallel_degree = 0;
