@@ -215,6 +215,13 @@ void Checker::on_rewind(uint64_t first_step) {
 
 /// That somebody is lost who was too slow may be heard after the orders that follow from it, and
 /// before it is back.
+void Checker::end_excuses() {
+  std::erase_if(damaged_, [](const auto& copy) { return copy.expired(); });
+  std::erase_if(cuts_, [this](const auto& ends) {
+    return !world_.is_alive(ends.first) || !world_.is_alive(ends.second);
+  });
+}
+
 void Checker::excuse_slow() {
   const bool was_too_slow =
       std::any_of(thrown_away_from_.begin(), thrown_away_from_.end(),
@@ -517,6 +524,7 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
   if (arrives) return;
   if (body.isCommit()) check_commit(envelope, to);
   if (body.isStart()) started_us_ = world_.now_us();
+  if (body.isStart()) end_excuses();
   if (body.isStop() && body.getStop().getReason() == "drained") check_let_go(to);
   if (body.isQuiesced()) check_inventory(from, body.getQuiesced());
   if (body.isStart()) told_.erase(to);  // What the plan does not need goes.
@@ -847,7 +855,7 @@ std::string Checker::living_state_after(uint64_t first_step) const {
 /// without one of them; `least`: there is none.
 std::pair<uint64_t, std::string> Checker::newest_living_state(
     uint64_t least, std::optional<ProcessId> without) const {
-  const bool is_excused = is_damaged_ || world_.now_us() < excused_us_;
+  const bool is_excused = !damaged_.empty() || !cuts_.empty() || world_.now_us() < excused_us_;
   if (is_excused || store_.commits.empty()) return {least, ""};
   const int64_t layers = plans::layer_count(job_.model);
   for (uint64_t step = store_.commits.rbegin()->first + 1; step > least; --step) {

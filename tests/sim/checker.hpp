@@ -134,8 +134,9 @@ class Checker {
   void on_looper(ProcessId process) { loopers_.insert(process); }
   void on_coordinator_killed();
   void on_coordinator_started(ProcessId process);
-  /// A copy of state is not what it was: whoever has it may hold nothing.
-  void on_damage() { is_damaged_ = true; }
+  /// A copy of state is not what it was: whoever has it may hold nothing, until a plan starts after
+  /// the copy has gone.
+  void on_damage(std::weak_ptr<const void> copy) { damaged_.push_back(std::move(copy)); }
   /// A coordinator begins, which looks at the newest checkpoint.
   void on_coordinator() { coordinator_began_us_ = world_.now_us(); }
   /// Somebody writes into a file of the newest checkpoint.
@@ -147,6 +148,8 @@ class Checker {
   }
   /// Two workers cannot reach one another until then: what one of them holds may be of no use.
   void excuse_rollbacks_until(uint64_t time_us) { excused_us_ = std::max(excused_us_, time_us); }
+  /// They cannot for as long as both live, and until a plan starts after that.
+  void on_lasting_cut(ProcessId a, ProcessId b) { cuts_.emplace_back(a, b); }
   /// The journal has lost its newest entries, which are of steps below `steps`: the run may do them
   /// again, or go on from workers or a checkpoint that have done them.
   void on_power_cut(uint64_t steps) { forgotten_steps_ = std::max(forgotten_steps_, steps); }
@@ -218,6 +221,7 @@ class Checker {
   bool is_whole(const std::pair<uint64_t, uint64_t>& name, const Left& left) const;
   std::string left_state_after(uint64_t first_step) const;
   void excuse_slow();
+  void end_excuses();
   void keep_weights(const gpu::StageModel& model, TrainedModel::Weights& to);
 
   World& world_;
@@ -249,7 +253,8 @@ class Checker {
   /// In which generation each model made its last update.
   std::map<std::weak_ptr<gpu::StageModel>, uint64_t, std::owner_less<>> updated_in_;
   Patience patience_;
-  bool is_damaged_ = false;
+  std::vector<std::weak_ptr<const void>> damaged_;
+  std::vector<std::pair<ProcessId, ProcessId>> cuts_;
   std::string thrown_away_;               // By the newest plan, if it starts.
   std::set<ProcessId> thrown_away_from_;  // Each alone has a part of that state.
   /// By a plan that threw nothing away, and the journal is not yet rewound.

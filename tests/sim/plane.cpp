@@ -349,14 +349,14 @@ void SimulatedPlane::on_killed(bool silent) {
   if (!silent) planes_.refused[address_] = options_.process;
 }
 
-bool SimulatedPlane::damage_copy() {
+std::weak_ptr<const void> SimulatedPlane::damage_copy() {
   std::erase_if(copies_, [](const Copy& each) { return each.owner.expired(); });
-  if (copies_.empty()) return false;
+  if (copies_.empty()) return {};
   Copy& copy = copies_[world_.rng().below(copies_.size())];
   const auto alive = copy.owner.lock();
   float& value = copy.values[world_.rng().below(copy.values.size())];
   value = std::bit_cast<float>(std::bit_cast<uint32_t>(value) ^ (1u << world_.rng().below(32)));
-  return true;
+  return copy.owner;
 }
 
 }  // namespace skein::sim

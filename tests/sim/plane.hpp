@@ -67,7 +67,7 @@ class SimulatedPlane final : public net::DataPlane, public net::TensorInbox {
   /// What is sent from now on goes over new connections, as whoever we are then.
   void renew_flows() { flows_.clear(); }
   /// Flips a bit in a copy of state that lives here or is on its way. False if there is none.
-  bool damage_copy();
+  std::weak_ptr<const void> damage_copy();
 
  private:
   using Name = std::tuple<uint64_t, std::string, uint32_t, net::schema::TensorKind>;

@@ -83,7 +83,7 @@ class SimulatedWorker {
   void set_speed(double speed);
   /// False if it has none yet.
   bool break_device(DeviceFailure how);
-  bool damage_copy() { return plane_->damage_copy(); }
+  std::weak_ptr<const void> damage_copy() { return plane_->damage_copy(); }
   SimulatedPlane& plane() { return *plane_; }
   /// `silent`: its machine went with it, no connection tells anybody.
   void kill(bool silent);

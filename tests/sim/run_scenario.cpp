@@ -207,6 +207,7 @@ class Simulation {
       const ProcessId coordinator = coordinator_->process();
       network_.part_one_way(is_unheard ? worker : coordinator, is_unheard ? coordinator : worker,
                             /*lasts=*/true);
+      checker_.on_lasting_cut(worker, coordinator);
     }
     watch_result();
   }
@@ -365,8 +366,7 @@ class Simulation {
         target->leave();
         return true;
       case FaultKind::kDamage:
-        checker_.on_damage();
-        return target->damage_copy();
+        return damage_copy(*target);
       case FaultKind::kDamageCheckpoint:
         disk_.damage_checkpoint(options_.mutation == Mutation::kDigestsSkipped);
         return true;
@@ -692,7 +692,7 @@ class Simulation {
     if (!is_sent_by_first) std::swap(from, to);
     network_.part_one_way(from, to, lasts);
     if (lasts) {
-      checker_.excuse_rollbacks_until(UINT64_MAX);
+      checker_.on_lasting_cut(from, to);
     } else {
       world_.after(fault.duration_us, 0, [this, from, to] { network_.heal(from, to); });
       excuse_for(fault.duration_us);
@@ -809,7 +809,7 @@ class Simulation {
   bool swallow(ProcessId a, ProcessId b) {
     if (a == b || needs_link()) return false;
     network_.part(a, b, /*lasts=*/true);
-    checker_.excuse_rollbacks_until(UINT64_MAX);
+    checker_.on_lasting_cut(a, b);
     return true;
   }
 
@@ -818,6 +818,13 @@ class Simulation {
     const double lease_us = job_.elastic.heartbeat_timeout_seconds * 1e6;
     checker_.excuse_rollbacks_until(world_.now_us() + duration_us +
                                     static_cast<uint64_t>(lease_us));
+  }
+
+  bool damage_copy(SimulatedWorker& worker) {
+    const std::weak_ptr<const void> damaged = worker.damage_copy();
+    if (damaged.expired()) return false;
+    checker_.on_damage(damaged);
+    return true;
   }
 
   bool drop_link(SimulatedWorker& a, SimulatedWorker& b, uint64_t duration_us) {
