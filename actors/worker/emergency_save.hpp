@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "actors/worker/layer_state.hpp"
 #include "plans/base/ids.hpp"
 #include "plans/job/job_spec.hpp"
+#include "plans/worker/last_save.hpp"
 
 namespace skein::actors {
 
@@ -32,12 +32,7 @@ struct EmergencyComing {
   uint64_t generation = 0;
 };
 
-/// What has come of it.
-struct EmergencySaved {
-  std::vector<std::string> folders;  // With the states that were written, the newest one first.
-  absl::Status status;               // Why there are no more, if that is a fault.
-  bool may_go_later = false;  // Nothing was written; the fault may pass, as a full disk does.
-};
+using EmergencySaved = plans::EmergencySaved;
 
 /// Writes each state that is newer than the newest checkpoint that is whole, the newest one first;
 /// see `gpu/checkpoint/emergency_shards.hpp` for the files. Damaged copies are left out. What an

@@ -9,9 +9,7 @@
 
 #include <caf/send.hpp>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "actors/end_process.hpp"
 #include "actors/microseconds.hpp"
 #include "actors/worker/emulation.hpp"
@@ -30,8 +28,6 @@ constexpr int kOlderJoinsMax = 2;
 /// Who is told to leave is often killed ten seconds later: it does not wait for a coordinator that
 /// is gone, or stopped, as long as others do.
 constexpr uint64_t kLeaverPatienceUs = 4'000'000;
-/// Nor does it wait longer than that for its device before it writes what the host's memory has.
-constexpr uint64_t kLeaverDeviceUs = 2'000'000;
 /// So many heartbeats without an answer are silence, however rare they are.
 constexpr int kUnansweredMin = 3;
 
@@ -124,7 +120,7 @@ void WorkerState::start(WorkerConfig new_config) {
 uint64_t WorkerState::now_us() const { return to_us(self->clock().now()); }
 
 void WorkerState::on_link(const LinkOpened& opened) {
-  if (has_ended() || gives_up || !session->is_current(opened.attempt)) return opened.link->close();
+  if (is_over() || !session->is_current(opened.attempt)) return opened.link->close();
   session->on_opened(opened.link, now_us());
   if (!beats) on_heartbeat();
   plans::DeviceSpec device_spec = job.device;
@@ -145,7 +141,7 @@ void WorkerState::on_link(const LinkOpened& opened) {
 }
 
 void WorkerState::on_link_closed(const LinkClosed& closed) {
-  if (has_ended() || gives_up || !session->is_current(closed.attempt)) return;
+  if (is_over() || !session->is_current(closed.attempt)) return;
   if (!session->has_link()) {  // It cannot be reached any more, for as long as we try.
     return give_up(absl::UnavailableError(
         absl::StrCat("lost the coordinator: ", std::string(closed.why.message()))));
@@ -171,7 +167,7 @@ void WorkerState::lose_coordinator() {
 
 void WorkerState::on_control(const net::Envelope& message) {
   const net::ControlBody& body = message.body;
-  if (has_ended() || gives_up) return;
+  if (is_over()) return;
   if (const auto* refused = std::get_if<net::Refused>(&body)) return on_refused(*refused);
   const auto* joined = std::get_if<net::Joined>(&body);
   if (joined && serves_other_than(joined->run)) return on_other_run(joined->run);
@@ -368,8 +364,7 @@ void WorkerState::on_quiesce(const net::Quiesce& order, uint64_t generation) {
 }
 
 void WorkerState::on_retired(const ReplicasRetired& retired) {
-  if (phase != Phase::kQuiescing) return;
-  phase = Phase::kIdle;
+  if (!replica_actor || (phase != Phase::kQuiescing && phase != Phase::kGivingUp)) return;
   losses_quiescing = 0;
   // An actor ignores a normal exit of another one, and whoever still holds it would keep it.
   self->unlink_from(replica_actor->address());
@@ -377,7 +372,8 @@ void WorkerState::on_retired(const ReplicasRetired& retired) {
   replica_actor.reset();
   activity = {};
   store.keep_models(retired, preparation->generation_of(retired.steps_done));
-  if (gives_up) return save_held();
+  if (last_save) return carry_out(last_save->on_device_ended(held_to_save(), now_us()));
+  phase = Phase::kIdle;
   tell_quiesced();
 }
 
@@ -506,16 +502,15 @@ bool WorkerState::may_save() const {
 void WorkerState::on_heartbeat() {
   beats = !has_ended();
   if (has_ended()) return;
-  if (!gives_up && session->is_due(now_us())) look_again();
-  if (!gives_up && leaves && has_waited_to_leave()) {
+  if (!is_over() && session->is_due(now_us())) look_again();
+  if (!is_over() && leaves && has_waited_to_leave()) {
     give_up(absl::UnavailableError(
         absl::StrCat("lost the coordinator, and this worker is to leave: ", *leaves)));
   }
-  if (gives_up && now_us() >= gives_up_at_us) end_given_up();
-  if (gives_up) save_held();
+  if (last_save) carry_out(last_save->on_tick(held_to_save(), now_us()));
   if (has_ended()) return;
-  if (!gives_up && session->is_silent(now_us(), job.elastic.heartbeat_timeout_seconds *
-                                                    plans::kMicrosecondsPerSecond)) {
+  if (!is_over() && session->is_silent(now_us(), job.elastic.heartbeat_timeout_seconds *
+                                                     plans::kMicrosecondsPerSecond)) {
     // The connection is half open: the coordinator has given us up, or soon will.
     if (session->was_member()) lose_coordinator();
     session->connect(job.elastic.coordinator_timeout_seconds);
@@ -578,7 +573,7 @@ void WorkerState::tell_peer_failure(const absl::Status& why, plans::WorkerId pee
 /// that comes or to measure, still has what it holds. Whoever has no memory for the first plan may
 /// have some for the next, with a smaller part.
 void WorkerState::tell_failed(const absl::Status& why, bool is_at_work) {
-  if (gives_up) return;  // Nobody listens, and what is held is being written.
+  if (last_save) return;  // Nobody listens, and what is held is being written.
   const bool lacks_memory = absl::IsResourceExhausted(why) && !(replica_actor && is_at_work);
   const bool holds_state = replica_actor || !store.held().empty();
   const bool may_fit = lacks_memory && (holds_state || phase == Phase::kPreparing);
@@ -598,43 +593,43 @@ void WorkerState::forget_lack_of_memory() {
 /// The coordinator is gone for good. What is held outlives us if we see the run folder.
 void WorkerState::give_up(const absl::Status& why) {
   if (!may_save()) return end(why);
-  gives_up = why;
-  // Longer than that a device and a disk need not be waited for.
-  const auto wait_us = static_cast<uint64_t>(job.elastic.coordinator_timeout_seconds *
-                                             plans::kMicrosecondsPerSecond);
-  const uint64_t device_wait_us = leaves ? std::min(kLeaverDeviceUs, wait_us / 2) : wait_us / 2;
-  gives_up_at_us = now_us() + wait_us;
-  copies_go_at_us = now_us() + (waits_for_device() ? 0 : device_wait_us);
+  plans::LastSave::Options options;
+  options.why = why;
+  options.patience_seconds = job.elastic.coordinator_timeout_seconds;
+  options.leaves = leaves.has_value();
+  options.steps_done = steps_done;
+  options.is_device_at_work = replica_actor.has_value();
+  options.is_device_late = waits_for_device();
   session->close();
   preparation->end();
-  if (phase == Phase::kQuiescing) return announce_state();  // Its end is on its way.
-  if (!replica_actor) {
-    phase = Phase::kIdle;
-    return save_held();
-  }
-  phase = Phase::kQuiescing;
   // No step is committed but those that we have heard of.
-  self->send(*replica_actor, RetireReplicas{steps_done, 0, 0});
-  announce_state();
+  const bool retires = phase == Phase::kQuiescing;  // Its end is on its way.
+  if (replica_actor && !retires) self->send(*replica_actor, RetireReplicas{steps_done, 0, 0});
+  phase = Phase::kGivingUp;
+  last_save.emplace(std::move(options), now_us());
+  carry_out(last_save->begin(held_to_save(), now_us()));
 }
 
-/// A coordinator that is back meanwhile takes back no steps that a device has.
-void WorkerState::announce_state() {
-  const bool is_saved = has_saved_copies && absl::c_any_of(store.held(), [this](const auto& each) {
-                          return each.model == nullptr && each.step == steps_done;
-                        });
-  if (is_saved || steps_done == 0) return;
-  self->send(config.prepare, EmergencyComing{run_folder, session->run(), session->self(),
-                                             steps_done, preparation->generation_of(steps_done)});
+plans::LastSave::Held WorkerState::held_to_save() const {
+  plans::LastSave::Held held;
+  for (const HeldState& each : store.held()) {
+    if (is_ahead(each)) continue;
+    (each.model == nullptr ? held.has_copies : held.has_models) = true;
+    if (each.model == nullptr && each.step == steps_done) held.is_newest_copied = true;
+  }
+  return held;
 }
 
-/// While the device is at its last work nobody can read its models. Copies in the host's memory are
-/// whole: they are written if that takes long, and the models as well once it has ended.
-void WorkerState::save_held() {
-  if (has_ended() || saving != Saving::kNothing) return;  // What comes of it is seen first.
-  const bool is_all = phase != Phase::kQuiescing;
-  if (!is_all) announce_state();
-  if (!is_all && (has_saved_copies || now_us() < copies_go_at_us)) return;
+void WorkerState::carry_out(const plans::LastSave::Decision& decision) {
+  if (decision.announces) {
+    self->send(config.prepare, EmergencyComing{run_folder, session->run(), session->self(),
+                                               steps_done, preparation->generation_of(steps_done)});
+  }
+  if (decision.saves) save(*decision.saves);
+  if (decision.ends) end(decision.ends->status, decision.ends->is_at_work);
+}
+
+void WorkerState::save(plans::LastSave::Part part) {
   EmergencyRequest request;
   request.run_folder = run_folder;
   request.run = session->run();
@@ -643,58 +638,20 @@ void WorkerState::save_held() {
   request.data_bytes = preparation->assignment().data_bytes;
   request.data_digest = preparation->assignment().data_digest;
   for (const HeldState& each : store.held()) {
-    // The global average that ends a round comes before the commit of its steps.
-    const bool is_ahead = each.step > steps_done;
-    const bool is_readable = is_all || each.model == nullptr;
-    if (!is_ahead && is_readable) request.held.push_back(each);
+    const bool is_of_part = part == plans::LastSave::Part::kAll || each.model == nullptr;
+    if (is_of_part && !is_ahead(each)) request.held.push_back(each);
   }
-  if (request.held.empty()) {
-    if (is_all || waits_for_device()) end_given_up();
-    return;
-  }
-  saving = is_all ? Saving::kAll : Saving::kCopies;
   self->send(config.prepare, std::move(request), PrepareListener(self));
 }
 
 void WorkerState::on_saved(const EmergencySaved& saved) {
-  if (has_ended() || saving == Saving::kNothing) return;
-  const bool was_all = std::exchange(saving, Saving::kNothing) == Saving::kAll;
-  left.status = saved.status;
-  for (const std::string& folder : saved.folders) {
-    if (!absl::c_linear_search(left.folders, folder)) left.folders.push_back(folder);
-  }
-  if (saved.may_go_later) return;  // The next heartbeat tries again, until `gives_up_at_us`.
-  has_saved_copies = true;
-  const bool has_device_ended = phase != Phase::kQuiescing;
-  if (!was_all && has_device_ended) return save_held();
-  // One that has been waited for already, as long as a coordinator is, is not waited for again.
-  if (has_device_ended || waits_for_device()) end_given_up();
+  if (last_save) carry_out(last_save->on_saved(saved, held_to_save(), now_us()));
 }
 
-/// With what is where, and what is lost.
-void WorkerState::end_given_up() {
-  const bool is_late = now_us() >= gives_up_at_us;
-  const bool is_device_at_work = phase == Phase::kQuiescing;
-  std::string text(gives_up->message());
-  if (is_device_at_work) {
-    absl::StrAppend(&text, "; what is only on the device, which does not end its work, is lost");
-  }
-  if (!left.folders.empty()) {
-    absl::StrAppend(&text, "; what this worker holds is in ", absl::StrJoin(left.folders, ", "),
-                    ": the run goes on from there when it is resumed, if all layers are");
-  }
-  if (!left.status.ok() || saving != Saving::kNothing) {
-    absl::StrAppend(&text, "; what this worker holds ", left.folders.empty() ? "" : "beside that ",
-                    "could not be written");
-    if (is_late) absl::StrAppend(&text, " within ", job.elastic.coordinator_timeout_seconds, " s");
-    if (!left.status.ok()) absl::StrAppend(&text, ": ", std::string(left.status.message()));
-  }
-  end(absl::Status(gives_up->code(), text));
-}
+void WorkerState::end(const absl::Status& status) { end(status, phase == Phase::kQuiescing); }
 
-void WorkerState::end(const absl::Status& status) {
+void WorkerState::end(const absl::Status& status, bool is_at_work) {
   if (has_ended()) return;
-  const bool is_at_work = phase == Phase::kQuiescing || saving != Saving::kNothing;
   phase = Phase::kEnded;
   if (share) share->leave();
   session->close();
@@ -710,6 +667,7 @@ void WorkerState::check_invariants() const {
   const bool may_host = phase != Phase::kIdle && phase != Phase::kPreparing;
   SKEIN_CHECK(!replica_actor || may_host) << "a Replica runs in phase " << static_cast<int>(phase);
   SKEIN_CHECK(phase != Phase::kQuiescing || replica_actor) << "nothing retires";
+  SKEIN_CHECK(phase != Phase::kGivingUp || last_save) << "nothing is saved";
 }
 
 }  // namespace skein::actors

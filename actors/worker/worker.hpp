@@ -21,6 +21,7 @@
 #include "actors/worker/worker_process.hpp"
 #include "net/data/data_plane.hpp"
 #include "net/reduce/gradient_group.hpp"
+#include "plans/worker/last_save.hpp"
 
 namespace skein::actors {
 
@@ -61,11 +62,10 @@ namespace skein::actors {
 ///   2 quiescing:  the Replica of the plan before retires; then Quiesced
 ///   3 preparing:  a plan is assigned: see PlanPreparation; then Prepared
 ///   4 hosting:    a Replica runs, or waits for Start; none if the plan gives us nothing to do
-///   5 ended:      nothing happens any more
-///
-/// Who gives up the coordinator first writes what it holds beside the run's checkpoints, if it sees
-/// the run folder: from there the next life of the coordinator may go on. If its device is long at
-/// its last work, copies in the host's memory go first, and models when the work has ended.
+///   5 giving up:  the coordinator is gone for good; a Replica retires, and what is held is written
+///                 beside the run's checkpoints, if the run folder is seen: see `plans::LastSave`.
+///                 From there the next life of the coordinator may go on
+///   6 ended:      nothing happens any more
 ///
 ///   in   LinkOpened, LinkMessage, LinkClosed   from the link to the coordinator; a link that is
 ///        lost is made anew, and the plan in force goes on until the coordinator quiesces it
@@ -103,9 +103,7 @@ struct WorkerConfig {
 
 struct WorkerState {  // Owned by one actor; touched only from its handlers.
   static inline const char* name = "worker";
-  enum class Phase { kIdle, kQuiescing, kPreparing, kHosting, kEnded };
-  /// What is being written beside the run's checkpoints: copies in the host's memory, or all.
-  enum class Saving { kNothing, kCopies, kAll };
+  enum class Phase { kIdle, kQuiescing, kPreparing, kHosting, kGivingUp, kEnded };
 
   Worker::stateful_pointer<WorkerState> self = nullptr;
   WorkerConfig config;
@@ -115,17 +113,13 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   std::unique_ptr<Profiling> profiling;
   StateStore store;
   std::optional<TextStageIo> text_stage;  // Once text is to be drawn.
-  std::optional<Replica> replica_actor;   // In kQuiescing, and in kHosting if it hosts something.
-  bool beats = false;                     // A HeartbeatAtom is on its way.
-  std::optional<std::string> leaves;      // The reason.
-  std::optional<absl::Status> failure;    // It computes nothing any more, and gives what it holds.
-  uint64_t leaves_since_us = 0;           // With `leaves`.
-  std::optional<absl::Status> gives_up;   // Why the worker ends once its state is written.
-  uint64_t gives_up_at_us = 0;            // With it: when it ends whether or not that is done.
-  uint64_t copies_go_at_us = 0;           // With it: until then they wait for the device.
-  Saving saving = Saving::kNothing;       // With it: an EmergencyRequest is on its way.
-  bool has_saved_copies = false;          // They are on disk, or need not be.
-  EmergencySaved left;                    // What has come of it so far.
+  /// In kQuiescing, in kHosting if it hosts something, and in kGivingUp until it has retired.
+  std::optional<Replica> replica_actor;
+  bool beats = false;                   // A HeartbeatAtom is on its way.
+  std::optional<std::string> leaves;    // The reason.
+  std::optional<absl::Status> failure;  // It computes nothing any more, and gives what it holds.
+  uint64_t leaves_since_us = 0;         // With `leaves`.
+  std::optional<plans::LastSave> last_save;  // From kGivingUp on.
   // What the newest Joined says; the device is that of the first one.
   plans::JobSpec job;
   uint64_t config_digest = 0;
@@ -145,6 +139,8 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
 
   void start(WorkerConfig new_config);
   bool has_ended() const { return phase == Phase::kEnded; }
+  /// It takes part in the run no more.
+  bool is_over() const { return has_ended() || phase == Phase::kGivingUp; }
   void on_link(const LinkOpened& opened);
   void on_link_closed(const LinkClosed& closed);
   void lose_coordinator();
@@ -189,12 +185,15 @@ struct WorkerState {  // Owned by one actor; touched only from its handlers.
   void forget_lack_of_memory();
   void tell_peer_failure(const absl::Status& why, plans::WorkerId peer = {});
   void give_up(const absl::Status& why);
-  /// As much of it as can be read now, one request at a time.
-  void save_held();
+  /// The global average that ends a round comes before the commit of its steps.
+  bool is_ahead(const HeldState& state) const { return state.step > steps_done; }
+  plans::LastSave::Held held_to_save() const;
+  void carry_out(const plans::LastSave::Decision& decision);
+  void save(plans::LastSave::Part part);
   void on_saved(const EmergencySaved& saved);
-  void announce_state();
-  void end_given_up();
   void end(const absl::Status& status);
+  /// `is_at_work`: as `WorkerConfig::on_end`.
+  void end(const absl::Status& status, bool is_at_work);
   void check_invariants() const;
   uint64_t now_us() const;
 };
