@@ -11,7 +11,7 @@
 #include "gpu/checkpoint/emergency_shards.hpp"
 #include "gpu/checkpoint/trainer_state.hpp"
 #include "plans/base/status_macros.hpp"
-#include "plans/coordinator/commit_log.hpp"
+#include "plans/coordinator/left_state.hpp"
 
 namespace skein::actors {
 namespace {
@@ -42,11 +42,8 @@ absl::StatusOr<gpu::AdoptedState> adopt(const CheckpointIoState& state,
                                         const LeftStateRequest& request) {
   const std::string& folder = state.place.folder;
   const plans::SeekLeftState& sought = request.sought;
-  const auto find_loss = [&](uint64_t steps, uint64_t generation) -> std::optional<double> {
-    const bool is_of_run =
-        plans::came_through(sought.generations, sought.steps_done, steps, generation);
-    if (!is_of_run) return std::nullopt;
-    return steps == sought.steps_done ? sought.loss : 0;
+  const auto find_loss = [&](uint64_t steps_done, uint64_t generation) {
+    return plans::loss_of_sought(sought, {steps_done, generation});
   };
   using Paths = std::vector<std::string>;
   const Paths before = gpu::complete_checkpoints(folder).value_or(Paths());

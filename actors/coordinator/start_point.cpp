@@ -11,7 +11,7 @@
 #include "gpu/checkpoint/emergency_shards.hpp"
 #include "gpu/data/token_data.hpp"
 #include "plans/base/status_macros.hpp"
-#include "plans/coordinator/commit_log.hpp"
+#include "plans/coordinator/left_state.hpp"
 #include "plans/plan/layout_plan.hpp"
 
 namespace skein::actors {
@@ -85,8 +85,7 @@ std::map<uint64_t, uint64_t> generations_of(const std::vector<plans::CommitRecor
 
 /// What the journal says of the run so far.
 struct Past {
-  std::vector<plans::CommitRecord> records;  // By step.
-  std::map<uint64_t, uint64_t> generations;  // `generations_of`
+  plans::JournaledSteps steps;
   std::optional<plans::Plan> last_plan;
   std::map<plans::WorkerId, uint64_t> earlier_workers;
 };
@@ -96,8 +95,8 @@ constexpr size_t kPlansMax = 8;
 
 absl::StatusOr<Past> read_past(Journal& journal) {
   Past past;
-  SKEIN_ASSIGN_OR_RETURN(past.records, journal.read());
-  past.generations = generations_of(past.records);
+  SKEIN_ASSIGN_OR_RETURN(past.steps.records, journal.read());
+  past.steps.generations = generations_of(past.steps.records);
   SKEIN_ASSIGN_OR_RETURN(std::vector<plans::Plan> plans, journal.last_plans(kPlansMax));
   if (plans.empty()) return past;
   for (const plans::Plan& plan : plans) {  // The newest one first.
@@ -105,49 +104,33 @@ absl::StatusOr<Past> read_past(Journal& journal) {
       past.earlier_workers[worker] = plan.generation;
     }
   }
+  past.steps.newest_plan = plans.front().generation;
   past.last_plan = std::move(plans.front());
   return past;
-}
-
-/// 0: it is not known any more.
-double loss_after(const std::vector<plans::CommitRecord>& records, uint64_t steps) {
-  const auto record = std::lower_bound(
-      records.begin(), records.end(), steps,
-      [](const plans::CommitRecord& each, uint64_t end) { return each.step + 1 < end; });
-  return record == records.end() || record->step + 1 != steps ? 0 : record->loss;
 }
 
 absl::StatusOr<gpu::AdoptedState> adopt_emergency(const plans::JobSpec& job,
                                                   const std::string& run_folder, const Past& past,
                                                   const gpu::AdoptingRun& run) {
-  const uint64_t newest = past.last_plan ? past.last_plan->generation : 0;
-  const uint64_t committed = past.records.empty() ? 0 : past.records.back().step + 1;
-  const auto find_loss = [&](uint64_t steps_done, uint64_t generation) -> std::optional<double> {
-    // A start with more steps is refused, and what is refused changes nothing. One with just as
-    // many ends well: the state is found before the first plan goes back to an older one.
-    if (steps_done >= static_cast<uint64_t>(job.training.steps)) return std::nullopt;
-    // The journal may have lost its newest steps, but none from before its last plan.
-    const bool is_lost = steps_done > committed && generation >= newest;
-    const bool is_of_run =
-        is_lost || plans::came_through(past.generations, committed, steps_done, generation);
-    return is_of_run ? std::optional(loss_after(past.records, steps_done)) : std::nullopt;
+  const auto steps = static_cast<uint64_t>(job.training.steps);
+  const auto find_loss = [&](uint64_t steps_done, uint64_t generation) {
+    return plans::loss_of_resumed(past.steps, steps, {steps_done, generation});
   };
   return gpu::adopt_emergency_shards(run_folder, job, find_loss, run);
 }
 
 /// The run goes on behind its last commit and its last plan.
 void follow(Past past, StartPoint& start) {
-  start.committed_steps = start.durable_step;
-  if (!past.records.empty()) {
+  const uint64_t journaled = past.steps.committed();
+  start.committed_steps = std::max(start.durable_step, journaled);
+  if (!past.steps.records.empty()) {
     start.has_journal = true;
-    start.committed_steps = std::max(start.durable_step, past.records.back().step + 1);
-    if (past.records.back().step + 1 == start.committed_steps) {
-      start.committed_norm = past.records.back().gradient_norm;
-      start.committed_loss = past.records.back().loss;
+    if (journaled == start.committed_steps) {
+      start.committed_norm = past.steps.records.back().gradient_norm;
+      start.committed_loss = past.steps.records.back().loss;
     }
   }
-  start.step_generations = std::move(past.generations);
-  const uint64_t journaled = past.records.empty() ? 0 : past.records.back().step + 1;
+  start.step_generations = std::move(past.steps.generations);
   if (start.durable_step > journaled) {
     // Steps of an earlier plan that never were committed in it are not those of the checkpoint.
     start.step_generations[journaled] = start.durable_generation;

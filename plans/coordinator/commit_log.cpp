@@ -60,11 +60,6 @@ uint64_t generation_of(const std::map<uint64_t, uint64_t>& generations, uint64_t
   return behind == generations.begin() ? 0 : std::prev(behind)->second;
 }
 
-bool came_through(const std::map<uint64_t, uint64_t>& generations, uint64_t committed,
-                  uint64_t steps, uint64_t generation) {
-  return steps <= committed && generation_of(generations, steps) == generation;
-}
-
 bool CommitLog::is_complete() const { return step_ >= total_steps(); }
 
 CommitOrder CommitLog::begin_generation(const Plan& plan, std::vector<WorkerId> snapshot_peers,

@@ -18,10 +18,6 @@ namespace skein::plans {
 /// In which the last of the first `steps` steps was committed, by the generation of the steps from
 /// each of these on; 0: unknown, or there is none.
 uint64_t generation_of(const std::map<uint64_t, uint64_t>& generations, uint64_t steps);
-/// Whether a run of so many committed steps came through the state after `steps` of them, the last
-/// of which was committed in `generation`; false: that state was taken back, or is of later steps.
-bool came_through(const std::map<uint64_t, uint64_t>& generations, uint64_t committed,
-                  uint64_t steps, uint64_t generation);
 
 /// What is committed: journaling, what each commit orders (validations, checkpoints, snapshots),
 /// and what has become of those orders, through one plan after the other. The same for all training
