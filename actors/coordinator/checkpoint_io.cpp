@@ -1,15 +1,12 @@
 #include "actors/coordinator/checkpoint_io.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "actors/end_process.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/emergency_shards.hpp"
-#include "gpu/checkpoint/trainer_state.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/coordinator/left_state.hpp"
 
@@ -36,26 +33,14 @@ bool may_pass(const absl::Status& status) {
          absl::IsPermissionDenied(status);
 }
 
-/// A checkpoint of what workers have left. One that has its name is there, though something went
-/// wrong after that: the next attempt would find nothing that is newer.
+/// A checkpoint of what workers have left.
 absl::StatusOr<gpu::AdoptedState> adopt(const CheckpointIoState& state,
                                         const LeftStateRequest& request) {
-  const std::string& folder = state.place.folder;
-  const plans::SeekLeftState& sought = request.sought;
   const auto find_loss = [&](uint64_t steps_done, uint64_t generation) {
-    return plans::loss_of_sought(sought, {steps_done, generation});
+    return plans::loss_of_sought(request.sought, {steps_done, generation});
   };
-  using Paths = std::vector<std::string>;
-  const Paths before = gpu::complete_checkpoints(folder).value_or(Paths());
-  absl::StatusOr<gpu::AdoptedState> adopted = gpu::adopt_emergency_shards(
-      folder, state.job, find_loss, {state.place.run, request.positions});
-  if (!may_pass(adopted.status())) return adopted;
-  for (const std::string& path : gpu::complete_checkpoints(folder).value_or(Paths())) {
-    if (std::find(before.begin(), before.end(), path) != before.end()) continue;
-    const absl::StatusOr<gpu::TrainerState> made = gpu::read_trainer_state(path);
-    if (made.ok()) return gpu::AdoptedState{path, made->steps_done, {}};
-  }
-  return adopted;
+  return gpu::adopt_emergency_shards(state.place.folder, state.job, find_loss,
+                                     {state.place.run, request.positions});
 }
 
 }  // namespace

@@ -213,6 +213,20 @@ absl::Status link_files(const std::vector<FoundFile>& found, const std::string& 
   return sync_folder(folder);
 }
 
+/// Completes a checkpoint that is newer than all. One that has its name is made, whatever went
+/// wrong after that: who tries again would find nothing newer.
+absl::StatusOr<std::string> complete_adopted(const std::string& run_folder,
+                                             const plans::JobSpec& job, const TrainerState& state,
+                                             const std::vector<SavedFile>& files) {
+  absl::StatusOr<std::string> path = complete_checkpoint(
+      run_folder, kNoGeneration, job.model, state, files, job.checkpoint.keep_latest_k);
+  if (path.ok()) return path;
+  const auto whole = newest_whole_checkpoint(run_folder, state.run);
+  const bool is_made =
+      whole.ok() && whole->reader && whole->reader->trainer_state().steps_done == state.steps_done;
+  return is_made ? whole->reader->folder() : path;
+}
+
 }  // namespace
 
 std::string emergency_path(const std::string& run_folder, uint64_t steps_done, uint64_t generation,
@@ -315,8 +329,7 @@ absl::StatusOr<AdoptedState> adopt_emergency_shards(const std::string& run_folde
     SKEIN_RETURN_IF_ERROR(link_files(*found, partial));
     std::vector<SavedFile> files;
     for (FoundFile& each : *found) files.push_back(std::move(each.saved));
-    absl::StatusOr<std::string> path = complete_checkpoint(
-        run_folder, kNoGeneration, job.model, *state, files, job.checkpoint.keep_latest_k);
+    absl::StatusOr<std::string> path = complete_adopted(run_folder, job, *state, files);
     if (path.ok()) {
       adopted.path = *std::move(path);
       adopted.steps_done = name.steps_done;

@@ -132,6 +132,28 @@ TEST(EmergencyShards, TheNewestStateThatIsThereAsAWholeIsTaken) {
   EXPECT_EQ(read(run.path()), std::pair(uint64_t{8}, 2.0F));
 }
 
+/// Whatever fails behind that: there is nothing newer to make one of any more.
+TEST(EmergencyShards, ACheckpointThatHasItsNameIsMade) {
+  int64_t failed_later = 0;
+  for (int64_t operation = 1;; ++operation) {
+    tests::TemporaryFolder run;
+    leave(run.path(), 7, 3, 1, {0, 4}, 1);
+    leave(run.path(), 9, 3, 1, {0, 2}, 1);
+    fail_file_operation(operation);
+    const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
+    fail_file_operation(0);
+    const bool is_made = fs::exists(run.file("checkpoint/step-00000007/COMPLETE"));
+    ASSERT_EQ(adopted.ok(), is_made) << operation << ": " << adopted.status();
+    if (!is_made) continue;
+    EXPECT_EQ(adopted->path, run.file("checkpoint/step-00000007"));
+    EXPECT_EQ(adopted->steps_done, 7u);
+    EXPECT_EQ(adopted->passed_over.size(), 1u) << "one lacks layers";
+    if (!fs::exists(emergency_path(run.path(), 7, 3, 1))) break;  // Nothing has failed.
+    ++failed_later;
+  }
+  EXPECT_GT(failed_later, 1);
+}
+
 TEST(EmergencyShards, WhatTheRunHasTakenBackIsNotTaken) {
   tests::TemporaryFolder run;
   leave(run.path(), 9, 3, 1, {0, 4}, 1);
