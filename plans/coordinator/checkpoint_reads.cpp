@@ -3,6 +3,12 @@
 #include "absl/strings/str_cat.h"
 
 namespace skein::plans {
+namespace {
+
+/// So many unlike reasons are told while one search lasts; who reads them knows enough by then.
+constexpr size_t kDelaysToldMax = 16;
+
+}  // namespace
 
 void CheckpointReads::begin_generation() {
   has_sought_ = false;
@@ -31,7 +37,8 @@ std::vector<RunEvent> CheckpointReads::on_verified(const CheckpointVerdict& verd
 }
 
 std::optional<RunEvent> CheckpointReads::on_seeking_waits(const std::string& reason) {
-  if (std::exchange(has_told_wait_, true)) return std::nullopt;
+  if (told_delays_.size() >= kDelaysToldMax) return std::nullopt;
+  if (!told_delays_.insert(reason).second) return std::nullopt;
   return RunEvent{"checkpoint.waiting",
                   absl::StrCat("no checkpoint can be made of newer state that workers have left: ",
                                reason, "; it is tried again, and no step is taken back meanwhile"),
@@ -39,7 +46,8 @@ std::optional<RunEvent> CheckpointReads::on_seeking_waits(const std::string& rea
 }
 
 void CheckpointReads::on_sought() {
-  is_seeking_ = has_told_wait_ = false;
+  is_seeking_ = false;
+  told_delays_.clear();
   has_sought_ = true;
 }
 

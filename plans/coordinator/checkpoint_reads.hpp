@@ -47,8 +47,8 @@ class CheckpointReads {
   /// The host has read it. What people are told.
   std::vector<RunEvent> on_verified(const CheckpointVerdict& verdict);
   void seek() { is_seeking_ = true; }
-  /// What was found is not to be had for now, for that reason. What people are told, the first time
-  /// since `seek`.
+  /// What was found is not to be had for now, for that reason. What people are told: each reason
+  /// once since `seek`.
   std::optional<RunEvent> on_seeking_waits(const std::string& reason);
   void on_sought();
   /// A checkpoint was made that is whole.
@@ -59,7 +59,7 @@ class CheckpointReads {
   bool is_verifying_ = false;
   bool is_seeking_ = false;
   bool has_sought_ = false;
-  bool has_told_wait_ = false;  // While it seeks.
+  std::set<std::string> told_delays_;  // Why, while it seeks.
   std::set<WorkerId> served_;
   std::map<WorkerId, std::string> complaints_;
 };
