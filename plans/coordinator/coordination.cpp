@@ -1592,13 +1592,16 @@ CoordinatorDecisions Coordination::give_up(const ProgressWatch::Verdict& verdict
     const int64_t wanted = has_past() ? options_.job.elastic.min_workers : options_.worker_count;
     const auto here = static_cast<int64_t>(members_.count());
     const std::string limit = absl::StrCat(verdict.limit_s, " s (", verdict.limit, ")");
-    const std::string few =
-        lost_why_.empty() ? absl::StrCat(here, " of ", wanted, " workers joined within ", limit)
-                          : absl::StrCat(here, " of ", wanted, " workers are here after ", limit,
-                                         "; the last one that was lost: ", lost_why_);
+    // More workers would be lost as the last one was.
+    const std::string few = lost_why_.empty()
+                                ? absl::StrCat(here, " of ", wanted, " workers joined within ",
+                                               limit, "; start more workers or ask for fewer")
+                                : absl::StrCat(here, " of ", wanted, " workers are here after ",
+                                               limit, "; the last one that was lost: ", lost_why_,
+                                               "; put that right, or ask for fewer workers");
     const std::string why =
         here < wanted || paused_why_.empty()
-            ? absl::StrCat(few, "; start more workers or ask for fewer")
+            ? few
             : absl::StrCat("no plan could be made within ", limit, ": ", paused_why_);
     // What those who are here hold is saved before: the run can be resumed from there.
     if (!stop_.is_made() && waits_with_unsaved()) return on_stop_request(why, now_us).decisions();

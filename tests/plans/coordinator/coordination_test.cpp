@@ -303,9 +303,10 @@ TEST(Coordination, WhereWorkersWereLostBeforeTheFirstPlanTheEndSaysWhy) {
   const CoordinatorDecisions ended = cluster.coordination.on_timer(6'000'000);
   ASSERT_NE(find<EndRun>(ended), nullptr);
   EXPECT_THAT(std::string(find<EndRun>(ended)->status.message()),
-              testing::AllOf(testing::StartsWith("0 of 2 workers are here after 5 s"),
-                             HasSubstr("; the last one that was lost: w2 "),
-                             HasSubstr(": no memory to measure; start more workers")));
+              testing::AllOf(
+                  testing::StartsWith("0 of 2 workers are here after 5 s"),
+                  HasSubstr("; the last one that was lost: w2 "),
+                  HasSubstr(": no memory to measure; put that right, or ask for fewer workers")));
 }
 
 TEST(Coordination, AStalledStepIsTriedAgainAndThenNamesWhoIsMissing) {
