@@ -566,7 +566,7 @@ void CoordinatorState::on_message(const PeerMessage& message) {
     return on_join(message.peer, *join);
   const bool is_viewer = peer->role == net::schema::Role::VIEWER;
   if (std::holds_alternative<net::StatusRequest>(body)) {
-    return is_viewer ? on_status_request(message.peer) : void();
+    return is_viewer ? on_status_request(message.peer) : drop(plans::DropReason::kNotAllowed);
   }
   const auto* drain = std::get_if<net::DrainRequest>(&body);
   if (drain && is_viewer) {

@@ -35,7 +35,7 @@ constexpr uint64_t kGeneration = 1;
 struct Events : RunObserver {
   void on_plan(const plans::Plan&, double) override {}
   void on_profiles(const plans::ReportProfiles&) override {}
-  void on_step(const StepReport&) override {}
+  void on_step(const StepReport& report) override { steps.push_back(report); }
   void on_validation(const ValidationReport&) override {}
   void on_checkpoint(const CheckpointReport&) override {}
   void on_timings(const TimingsReport&) override {}
@@ -50,6 +50,7 @@ struct Events : RunObserver {
   }
 
   std::vector<EventReport> all;
+  std::vector<StepReport> steps;
 };
 
 /// A coordinator with everything around it played by the test, in virtual time. Two workers hold
@@ -283,6 +284,20 @@ TEST(Coordinator, StrangersAndViewersAreNoMembers) {
   EXPECT_EQ(rig.count(1, Body::START), 0u);
   rig.prepared(2);
   EXPECT_EQ(rig.count(1, Body::START), 1u);
+}
+
+TEST(Coordinator, OnlyAViewerIsToldHowTheRunIs) {
+  CoordinatorRig rig;
+  rig.start();
+  rig.open(3, net::schema::Role::VIEWER);
+  for (const plans::PeerNumber peer : {1, 3}) rig.send(peer, net::StatusRequest());
+  EXPECT_EQ(rig.count(1, Body::STATUS), 0u);
+  EXPECT_EQ(rig.count(3, Body::STATUS), 1u);
+  rig.ready(0, 0);
+  rig.ready(1, 0);
+  rig.tell(CommitJournaled{0, absl::OkStatus()});
+  ASSERT_EQ(rig.events.steps.size(), 1u);
+  EXPECT_EQ(rig.events.steps[0].dropped.of(plans::DropReason::kNotAllowed), 1u);
 }
 
 TEST(Coordinator, MessagesOfAnotherTermOrGenerationChangeNothing) {
