@@ -47,7 +47,7 @@ absl::StatusOr<std::vector<SavedFile>> write_shard(const std::string& folder, in
 /// `keep_latest_k` (0 keeps all), and partial ones that are of no use any more, but none whose
 /// trainer_state.json cannot be read, and no folder that has a name of its own ("step-500.old").
 /// One of another run, or one that cannot be read, that has the name is renamed to
-/// "other-run.step-...". Returns the final path.
+/// "set-aside.step-...". Returns the final path.
 /// InvalidArgument, Internal   a name is none, or a parameter was not saved exactly once.
 /// Unavailable                 a file is not there, or is not what was reported; nothing is
 /// deleted.

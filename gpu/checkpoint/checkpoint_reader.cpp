@@ -275,7 +275,7 @@ absl::StatusOr<RunsHere> runs_of_checkpoints(const std::string& run_folder) {
   for (fs::directory_iterator each(folder, error), end; !error && each != end;
        each.increment(error)) {
     const std::string path = each->path().string();
-    // What was renamed is known to be of another run.
+    // What was set aside was not known to be the run's.
     if (!each->path().filename().string().starts_with("step-")) continue;
     const bool is_missing = absl::IsNotFound(check_there(absl::StrCat(path, "/", kStateName)));
     const absl::StatusOr<TrainerState> state = read_trainer_state(path);

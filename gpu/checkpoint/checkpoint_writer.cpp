@@ -32,8 +32,8 @@ namespace {
 namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
-/// Checkpoints of one step that other runs have left in a folder.
-constexpr int kMovedAsideMax = 1000;
+/// Folders that have had one name and are set aside.
+constexpr int kSetAsideMax = 1000;
 
 /// The index of the files whose name begins with `kind`.
 OrderedJson make_index(const std::vector<SavedFile>& files, const std::string& kind) {
@@ -145,9 +145,9 @@ bool must_stay(const fs::path& folder, const std::string& run) {
 }
 
 /// Under a name that is none of a run's checkpoints, and that nothing has.
-absl::Status move_aside(const fs::path& path) {
-  const std::string name = absl::StrCat("other-run.", path.filename().string());
-  for (int n = 1; n <= kMovedAsideMax; ++n) {
+absl::Status set_aside(const fs::path& path) {
+  const std::string name = absl::StrCat("set-aside.", path.filename().string());
+  for (int n = 1; n <= kSetAsideMax; ++n) {
     const fs::path aside = path.parent_path() / (n == 1 ? name : absl::StrCat(name, "-", n));
     std::error_code error;
     if (fs::exists(fs::symlink_status(aside, error))) continue;
@@ -161,14 +161,14 @@ absl::Status move_aside(const fs::path& path) {
 
 /// Under another name, which is deleted later if this is cut off: no half looks whole, or stays,
 /// and who renames the folder meanwhile finds all of it, or nothing. What has that name and must
-/// stay is moved aside.
+/// stay is set aside.
 void delete_whole(const fs::path& folder, FolderName name, const std::string& run) {
   std::error_code error;
   const fs::path path = folder / to_text(name);
   if (!fs::exists(fs::symlink_status(path, error))) return;
   name.is_deleted = true;
   const fs::path deleted = folder / to_text(name);
-  if (must_stay(deleted, run) && !move_aside(deleted).ok()) return;
+  if (must_stay(deleted, run) && !set_aside(deleted).ok()) return;
   fs::remove_all(deleted, error);  // What one has left that died here.
   note_file_operation(path, "delete");
   fs::rename(path, deleted, error);
@@ -179,13 +179,13 @@ void delete_whole(const fs::path& folder, FolderName name, const std::string& ru
 /// Gives a whole checkpoint of `run`, which is `partial` in `folder`, its name. One of the same
 /// step can be there only from a run that was rewound, or if it is damaged: it goes, and not before
 /// this one has its place, where the file system can exchange two names. One that must stay is
-/// moved aside.
+/// set aside.
 absl::Status put_in_place(const fs::path& folder, const FolderName& partial,
                           const std::string& run) {
   const FolderName name{partial.steps_done};
   const std::string from = folder / to_text(partial);
   const std::string place = folder / to_text(name);
-  if (must_stay(place, run)) SKEIN_RETURN_IF_ERROR(move_aside(place));
+  if (must_stay(place, run)) SKEIN_RETURN_IF_ERROR(set_aside(place));
   SKEIN_RETURN_IF_ERROR(count_file_operation(place, "rename"));
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, place.c_str(), RENAME_EXCHANGE) == 0) {
     SKEIN_RETURN_IF_ERROR(sync_folder(folder));

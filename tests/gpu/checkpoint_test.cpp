@@ -180,7 +180,7 @@ TEST(FolderName, IsReadFromWhatItIsWrittenAs) {
   for (const char* text :
        {"", "latest", "step-", "step-7", "step- 0000007", "step-+0000007", "step--0000007",
         "step-00000500.g7.tmp", "step-00000500.g00000007", "step-00000500.g00000007.w3.tmp",
-        "step-00000500.w00003.tmp", "step-00000500.tmp", "other-run.step-00000500",
+        "step-00000500.w00003.tmp", "step-00000500.tmp", "set-aside.step-00000500",
         "step-18446744073709551616"}) {
     EXPECT_FALSE(parse_folder_name(text).has_value()) << text;
   }
@@ -208,7 +208,7 @@ TEST(Checkpoint, OneOfAnotherRunMakesRoomForTheRunsOwnAndStays) {
   for (const std::string other : {"other", "third"}) {
     ASSERT_TRUE(save(run.path(), {1}, 2, 1, one_block(), other).ok());
     ASSERT_TRUE(save(run.path(), {1}, 2, 1, one_block(), "own").ok());
-    const std::string aside = run.file("checkpoint/other-run.step-00000002");
+    const std::string aside = run.file("checkpoint/set-aside.step-00000002");
     others.push_back(others.empty() ? aside : aside + "-2");
     if (other == "other") fs::remove_all(run.file("checkpoint/step-00000002"));
   }
@@ -234,11 +234,11 @@ TEST(Checkpoint, OneOfWhichNobodyCanTellWhoseItIsIsNeitherCountedNorDeleted) {
   EXPECT_FALSE(fs::exists(run.file("checkpoint/step-00000003")));
   EXPECT_TRUE(fs::exists(unclear + "kept"));
   ASSERT_TRUE(save(run.path(), {1}, 2, 1, one_block()).ok()) << "of the same step";
-  EXPECT_TRUE(fs::exists(run.file("checkpoint/other-run.step-00000002/kept")));
+  EXPECT_TRUE(fs::exists(run.file("checkpoint/set-aside.step-00000002/kept")));
   expect_whole(unclear, 2, one_block());
   fs::remove(unclear + "trainer_state.json");
   ASSERT_TRUE(save(run.path(), {1}, 2, 1, one_block()).ok()) << "damage is no reason to keep it";
-  EXPECT_FALSE(fs::exists(run.file("checkpoint/other-run.step-00000002-2")));
+  EXPECT_FALSE(fs::exists(run.file("checkpoint/set-aside.step-00000002-2")));
 }
 
 TEST(Checkpoint, WhatWasBeingDeletedWhenItsWriterDiedIsNoneAndGoesWithTheNextOne) {
@@ -459,7 +459,7 @@ TEST(Checkpoint, WhatAnotherRunHasNotCompletedOrNotDeletedStays) {
   ASSERT_TRUE(save(run.path(), {1}, 2, 1, one_block(), "own").ok()) << "the first is deleted";
   EXPECT_FALSE(fs::exists(one));
   EXPECT_FALSE(fs::exists(deleted)) << "it has made room";
-  expect_whole(run.file("checkpoint/other-run.step-00000001.deleted.tmp"), 1, one_block());
+  expect_whole(run.file("checkpoint/set-aside.step-00000001.deleted.tmp"), 1, one_block());
   delete_partial_checkpoints(run.path(), "other", kGeneration, 4, {});
   for (const std::string& copy : partial) EXPECT_FALSE(fs::exists(copy)) << "they are its own";
 }

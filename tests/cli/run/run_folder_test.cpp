@@ -123,8 +123,9 @@ TEST_F(RunFolderTest, AnIdThatIsLostIsThatOfTheCheckpoints) {
   EXPECT_EQ(*take_run_id(made), "small-1") << "the file says so";
   fs::remove(made.file("run.id"));
   expect_asked(made, "other-2, small-1");
-  fs::rename(made.file("checkpoint/step-00000003"), made.file("checkpoint/other-run.step-3"));
-  EXPECT_EQ(*take_run_id(made), "small-1") << "the other is known to be another's";
+  fs::rename(made.file("checkpoint/step-00000003"),
+             made.file("checkpoint/set-aside.step-00000003"));
+  EXPECT_EQ(*take_run_id(made), "small-1") << "the other was set aside";
 }
 
 TEST_F(RunFolderTest, AnIdThatIsLostIsNoneThatMayHaveBeenCopiedThere) {
