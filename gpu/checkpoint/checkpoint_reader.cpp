@@ -275,13 +275,15 @@ absl::StatusOr<RunsHere> runs_of_checkpoints(const std::string& run_folder) {
   for (fs::directory_iterator each(folder, error), end; !error && each != end;
        each.increment(error)) {
     const std::string path = each->path().string();
-    // What was set aside was not known to be the run's.
-    if (!each->path().filename().string().starts_with("step-")) continue;
+    // What was set aside was not known to be the run's, and a folder with a name of its own is the
+    // user's.
+    const auto name = parse_folder_name(each->path().filename().string());
+    if (!name) continue;
     const bool is_missing = absl::IsNotFound(check_there(absl::StrCat(path, "/", kStateName)));
     const absl::StatusOr<TrainerState> state = read_trainer_state(path);
     if (!is_missing && !state.ok() && !absl::IsDataLoss(state.status())) return state.status();
     const bool is_complete =
-        !path.ends_with(".tmp") && check_there(absl::StrCat(path, "/", kCompleteName)).ok();
+        is_checkpoint(*name) && check_there(absl::StrCat(path, "/", kCompleteName)).ok();
     const bool is_named = state.ok() && !state->run.empty();
     if (is_named) here.runs.insert(state->run);
     if (is_complete && is_named) here.is_any_named = true;

@@ -126,6 +126,9 @@ TEST_F(RunFolderTest, AnIdThatIsLostIsThatOfTheCheckpoints) {
   fs::rename(made.file("checkpoint/step-00000003"),
              made.file("checkpoint/set-aside.step-00000003"));
   EXPECT_EQ(*take_run_id(made), "small-1") << "the other was set aside";
+  write_state(made, "step-00000003.old", "other-2");
+  fs::remove(made.file("run.id"));
+  EXPECT_EQ(*take_run_id(made), "small-1") << "a folder with a name of its own says nothing";
 }
 
 TEST_F(RunFolderTest, AnIdThatIsLostIsNoneThatMayHaveBeenCopiedThere) {
