@@ -107,9 +107,9 @@ struct LeftStateRequest {
 };
 /// What has come of it.
 struct LeftStateFound {
-  absl::Status status;  // Why no checkpoint was made, though there is newer state.
-  gpu::AdoptedState adopted;
-  bool waits = false;  // None can be made for now, for that reason; it is tried again.
+  absl::Status status;        // Why none can be made for now; not OK: `waits`.
+  gpu::AdoptedState adopted;  // Without a path: there was nothing to make one of.
+  bool waits = false;         // There is newer state, and it is tried again.
 };
 
 /// Layers of a checkpoint are to be sent to a worker that does not see it.

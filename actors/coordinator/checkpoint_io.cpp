@@ -26,13 +26,6 @@ absl::StatusOr<std::string> complete(const CheckpointIoState& state,
                                   request.state, request.files, state.job.checkpoint.keep_latest_k);
 }
 
-/// The disk is full, or somebody may not write there or read what is there: whoever sees to it can
-/// put that right.
-bool may_pass(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsResourceExhausted(status) ||
-         absl::IsPermissionDenied(status);
-}
-
 /// A checkpoint of what workers have left.
 absl::StatusOr<gpu::AdoptedState> adopt(const CheckpointIoState& state,
                                         const LeftStateRequest& request) {
@@ -83,16 +76,16 @@ CheckpointIo::behavior_type checkpoint_io(CheckpointIo::stateful_pointer<Checkpo
           return;
         }
         auto adopted = adopt(self->state, request);
-        if (may_pass(adopted.status())) {
+        // The disk is full, or somebody may not write there or read what is there: whoever sees to
+        // it can put that right.
+        if (!adopted.ok()) {
           self->send(listener, LeftStateFound{adopted.status(), {}, true});
           // Else it is for the later life to make one, and ours ends.
           if (!self->state.check_later_life().ok()) return;
           self->delayed_send(CheckpointIo(self), kWhileUnsaved, request, listener);
           return;
         }
-        LeftStateFound found{adopted.status(), {}};
-        if (adopted.ok()) found.adopted = *std::move(adopted);
-        self->send(listener, std::move(found));
+        self->send(listener, LeftStateFound{absl::OkStatus(), *std::move(adopted)});
       },
   };
 }

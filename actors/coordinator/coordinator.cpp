@@ -542,13 +542,6 @@ void CoordinatorState::on_start_found(const StartFound& found) {
 void CoordinatorState::on_left_state_found(const LeftStateFound& found) {
   if (found.waits) return apply(coordination->on_left_state_waits(found.status, now_us()));
   tell_adopted(found.adopted);
-  if (!found.status.ok()) {
-    const std::string reason(found.status.message());
-    carry_out(plans::RunEvent{
-        "checkpoint.passed_over",
-        absl::StrCat("no checkpoint can be made of newer state that workers have left: ", reason),
-        {{"fault", reason}}});
-  }
   if (!found.adopted.path.empty()) {
     checkpoint_path = result.checkpoint_path = found.adopted.path;
   }

@@ -41,16 +41,19 @@ absl::StatusOr<std::vector<SavedFile>> write_shard(const std::string& folder, in
 
 /// Reads every file of the generation's partial folder and compares it with what its writer has
 /// reported. Then writes config.json, the two indexes, trainer_state.json, the run's text files
-/// (`keep_text_files`) and, last, COMPLETE
-/// (names, sizes and digests of all files and tensors), renames the folder to its final name,
-/// points "checkpoint/latest" at it and deletes complete checkpoints of `state.run` beyond
-/// `keep_latest_k` (0 keeps all), and partial ones that are of no use any more, but none whose
-/// trainer_state.json cannot be read, and no folder that has a name of its own ("step-500.old").
-/// One of another run, or one that cannot be read, that has the name is renamed to
-/// "set-aside.step-...". Returns the final path.
-/// InvalidArgument, Internal   a name is none, or a parameter was not saved exactly once.
-/// Unavailable                 a file is not there, or is not what was reported; nothing is
-/// deleted.
+/// (`keep_text_files`) and, last, COMPLETE (names, sizes and digests of all files and tensors),
+/// renames the folder to its final name, points "checkpoint/latest" at it and deletes complete
+/// checkpoints of `state.run` beyond `keep_latest_k` (0 keeps all), and partial ones that are of no
+/// use any more, but none whose trainer_state.json cannot be read, and no folder that has a name of
+/// its own ("step-00000500.old"). One of another run, or one that cannot be read, that has the name
+/// is renamed to "set-aside.step-...". Returns the final path.
+///
+/// InvalidArgument, Internal   a name is none, or a parameter was not saved exactly once
+/// ResourceExhausted           the disk is full
+/// Unavailable                 a file is not there, is not what was reported, or cannot be read or
+///                             written
+///
+/// No checkpoint is deleted if the new one did not get its name.
 absl::StatusOr<std::string> complete_checkpoint(const std::string& run_folder, uint64_t generation,
                                                 const plans::ModelSpec& model,
                                                 const TrainerState& state,

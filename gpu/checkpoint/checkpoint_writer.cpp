@@ -76,6 +76,13 @@ absl::Status write_listed(const std::string& folder, const std::string& name,
   return absl::OkStatus();
 }
 
+/// Of a file that was there, or of one beside the checkpoint, no error says that what was saved is
+/// wrong: it may be readable when it is asked for again.
+absl::Status as_unavailable(const absl::Status& status) {
+  if (status.ok() || absl::IsResourceExhausted(status)) return status;
+  return absl::UnavailableError(status.message());
+}
+
 /// Reads what a stage has saved, as far as it can be seen from here.
 absl::StatusOr<ListedFile> see_file(const std::string& folder, const SavedFile& saved) {
   ListedFile listed{saved.bytes, saved.crc32c, {}};
@@ -84,9 +91,9 @@ absl::StatusOr<ListedFile> see_file(const std::string& folder, const SavedFile& 
     return absl::UnavailableError(absl::StrCat(
         faults.front(), " (all workers must write to the run folder that the coordinator sees)"));
   }
-  SKEIN_ASSIGN_OR_RETURN(const auto file,
-                         SafetensorsFile::open(absl::StrCat(folder, "/", saved.name)));
-  listed.tensors = tensor_digests(*file);
+  const auto file = SafetensorsFile::open(absl::StrCat(folder, "/", saved.name));
+  SKEIN_RETURN_IF_ERROR(as_unavailable(file.status()));
+  listed.tensors = tensor_digests(**file);
   const std::set<std::string> names(saved.tensors.begin(), saved.tensors.end());
   const bool is_as_said = names.size() == listed.tensors.size() &&
                           std::all_of(names.begin(), names.end(), [&](const std::string& name) {
@@ -336,7 +343,7 @@ absl::StatusOr<std::string> complete_checkpoint(const std::string& run_folder, u
   SKEIN_RETURN_IF_ERROR(
       write_listed(partial, kOptimizerIndexName, make_index(files, "optimizer"), listing));
   SKEIN_RETURN_IF_ERROR(write_listed(partial, kStateName, to_json(state), listing));
-  SKEIN_RETURN_IF_ERROR(copy_text_files(run_folder, partial, listing));
+  SKEIN_RETURN_IF_ERROR(as_unavailable(copy_text_files(run_folder, partial, listing)));
   SKEIN_RETURN_IF_ERROR(
       write_durably(absl::StrCat(partial, "/", kCompleteName), to_json(listing).dump(2) + "\n"));
   const std::string folder = run_folder + "/checkpoint";

@@ -762,6 +762,19 @@ TEST(Checkpoint, RefusesLlamasOfAnotherForm) {
   }
 }
 
+TEST(Checkpoint, WaitsForATextFileThatCannotBeRead) {
+  tests::TemporaryFolder run;
+  const std::string tokenizer = run.file("tokenizer/tokenizer.json");
+  fs::create_directories(tokenizer);  // It is no file.
+  const absl::Status status = save(run.path(), {1}, 1, 1, one_block());
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(tokenizer));
+  EXPECT_FALSE(complete_checkpoints(run.path()).ok());
+  fs::remove(tokenizer);
+  ASSERT_TRUE(save(run.path(), {1}, 1, 1, one_block()).ok());
+  expect_whole(run.path(), 1, one_block());
+}
+
 TEST(Checkpoint, RefusesToCompleteWhatIsNotWhole) {
   tests::TemporaryFolder run;
   TrainerState state;
