@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <span>
@@ -190,6 +192,13 @@ absl::StatusOr<std::vector<FoundFile>> find_shards(const std::vector<std::string
   return may_be_whole ? absl::UnavailableError(text) : absl::DataLossError(text);
 }
 
+absl::Status make_folder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (!error) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot make ", folder, ": ", error.message()));
+}
+
 /// A file that can have no second name there gets a copy.
 absl::Status copy_durably(const std::string& from, const std::string& to) {
   const auto file = MappedFile::open(from);
@@ -201,10 +210,7 @@ absl::Status copy_durably(const std::string& from, const std::string& to) {
 absl::Status link_files(const std::vector<FoundFile>& found, const std::string& folder) {
   std::error_code error;
   fs::remove_all(folder, error);
-  fs::create_directories(folder, error);
-  if (error) {
-    return absl::UnavailableError(absl::StrCat("cannot make ", folder, ": ", error.message()));
-  }
+  SKEIN_RETURN_IF_ERROR(make_folder(folder));
   for (const FoundFile& each : found) {
     const std::string to = absl::StrCat(folder, "/", each.saved.name);
     fs::create_hard_link(each.path, to, error);
@@ -251,11 +257,12 @@ absl::Status finish_emergency_shards(const std::string& folder, const TrainerSta
 }
 
 absl::Status announce_emergency_shards(const std::string& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
+  SKEIN_RETURN_IF_ERROR(make_folder(folder));
   const std::string path = absl::StrCat(folder, "/", kAwaitedName);
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  if (file < 0) return absl::UnavailableError(absl::StrCat("cannot write ", path));
+  if (file < 0) {
+    return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", strerror(errno)));
+  }
   futimens(file, nullptr);
   close(file);
   return absl::OkStatus();

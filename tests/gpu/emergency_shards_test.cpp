@@ -365,6 +365,21 @@ TEST(EmergencyShards, WhatADeviceStillHasIsBeingLeft) {
   EXPECT_EQ(adopted->steps_done, 7u);
 }
 
+TEST(EmergencyShards, WhatCannotBeAnnouncedSaysWhy) {
+  tests::TemporaryFolder run;
+  const std::string folder = emergency_path(run.path(), 7, 3, 1);
+  const std::string awaited = folder + "/AWAITED";
+  fs::create_directories(awaited);
+  absl::Status status = announce_emergency_shards(folder);
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_EQ(std::string(status.message()), "cannot write " + awaited + ": Is a directory");
+  fs::remove_all(folder);
+  std::ofstream(folder) << "x";
+  status = announce_emergency_shards(folder);
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_EQ(std::string(status.message()), "cannot make " + folder + ": Not a directory");
+}
+
 TEST(EmergencyShards, WhatIsUnfinishedOrNoneOfOursIsNotTaken) {
   tests::TemporaryFolder run;
   const std::string folder = leave(run.path(), 7, 3, 1, {0, 4}, 1);
