@@ -106,8 +106,10 @@ class CheckpointReader {
  public:
   /// `path`: a checkpoint folder, or a run folder, whose latest complete checkpoint is taken.
   /// Every header is checked here: names, shapes, offsets against the file's size. The contents of
-  /// a tensor are compared with its digest when it is read. NotFound   no complete checkpoint
-  /// there. DataLoss   truncated, or a digest or header is wrong.
+  /// a tensor are compared with its digest when it is read. Errors of `complete_checkpoints`, and
+  ///
+  /// DataLoss                        truncated, or a digest or header is wrong
+  /// PermissionDenied, Unavailable   a file of it cannot be read
   static absl::StatusOr<std::unique_ptr<CheckpointReader>> open(const std::string& path);
   virtual ~CheckpointReader() = default;
 

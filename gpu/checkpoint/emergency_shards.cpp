@@ -29,8 +29,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kHeldName = "HELD";
-constexpr const char* kAwaitedName = "AWAITED";
 /// No plan has it: no writer of another checkpoint shares the folder.
 constexpr uint64_t kNoGeneration = 0;
 
@@ -154,8 +152,9 @@ absl::StatusOr<FoundFile> find_shard(const std::vector<ListedFolder>& folders,
 }
 
 /// One whole copy of each shard.
-/// DataLoss      there is none of one: what is wrong with it, and with folders that may have had
-/// it. Unavailable   the same, but one that cannot be read may have it.
+///
+/// DataLoss      there is none of one: what is wrong with it, and with folders that may have had it
+/// Unavailable   the same, but one that cannot be read may have it
 absl::StatusOr<std::vector<FoundFile>> find_shards(const std::vector<std::string>& folders,
                                                    const plans::JobSpec& job,
                                                    const std::string& run) {

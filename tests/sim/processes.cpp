@@ -16,6 +16,7 @@
 #include "actors/coordinator/start_point.hpp"
 #include "actors/device/shared_device.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/profile/measure_profile.hpp"
 #include "plans/base/check.hpp"
 #include "plans/base/status_macros.hpp"
@@ -539,10 +540,10 @@ void SimulatedWorker::stop_announcing() const {
   std::error_code error;
   const std::string& folder = own_folder_.empty() ? around_.run_folder : own_folder_;
   for (const auto& entry : fs::directory_iterator(folder + "/checkpoint", error)) {
-    const fs::path awaited = entry.path() / "AWAITED";
+    const fs::path awaited = entry.path() / gpu::kAwaitedName;
     if (!fs::exists(awaited, error)) continue;
     fs::last_write_time(awaited, long_ago, error);
-    if (!fs::exists(entry.path() / "HELD", error))
+    if (!fs::exists(entry.path() / gpu::kHeldName, error))
       fs::last_write_time(entry.path(), long_ago, error);
   }
 }

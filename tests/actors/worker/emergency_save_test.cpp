@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "actors/run_id.hpp"
+#include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/emergency_shards.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "tests/actors/small_job.hpp"
@@ -139,7 +140,7 @@ TEST(EmergencySave, WhatWasWrittenOfAStateStaysWhereTheRestCannotBeAdded) {
     const int64_t layers = rig.all().end;
     rig.hold(7, {1, layers});
     ASSERT_TRUE(save_in_emergency(rig.request).status.ok());
-    const std::string held = rig.path(7) + "/HELD";
+    const std::string held = rig.path(7) + "/" + gpu::kHeldName;
     fs::last_write_time(held, fs::last_write_time(held) - std::chrono::hours(1));
     rig.hold(7, {0, 1});
     gpu::fail_file_operation(n);

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 
+#include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/trainer_state.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -40,9 +41,10 @@ class RunFolderTest : public testing::Test {
     gpu::TrainerState state;
     state.run = run;
     const std::string folder = made.file("checkpoint/" + name) + "/";
+    const char* last = name.ends_with(".tmp") ? gpu::kHeldName : gpu::kCompleteName;
     fs::create_directories(folder);
-    std::ofstream(folder + "trainer_state.json") << gpu::to_json(state);
-    std::ofstream(folder + (name.ends_with(".tmp") ? "HELD" : "COMPLETE")) << "{}";
+    std::ofstream(folder + gpu::kStateName) << gpu::to_json(state);
+    std::ofstream(folder + last) << "{}";
   }
   /// No id is made.
   static void expect_asked(const RunFolder& made, const std::string& why) {
