@@ -71,7 +71,7 @@ void CutShort::end_strike() {
   has_struck_ = false;
   forget_images();
   disarm();
-  // Their copies' times are by chance.
+  // Copying gave the files of the image new times; one age for all says that nobody is writing.
   date_left(std::chrono::hours(0));
   world_.after(kWriterLivesUs, 0, [this] { date_left(std::chrono::hours(1)); });
   victim_.on_restored();
