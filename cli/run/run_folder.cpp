@@ -94,8 +94,8 @@ std::string doubt_about(const gpu::RunsHere& here) {
   return here.is_any_unnamed ? "not every checkpoint here says of which run it is" : "";
 }
 
-/// The id of a run whose folder does not have the file with it.
-absl::StatusOr<std::string> lost_or_new_run_id(const RunFolder& folder) {
+/// The id of a run whose folder does not have the file with it; empty: no checkpoint says one.
+absl::StatusOr<std::string> id_of_checkpoints(const RunFolder& folder) {
   const std::string path = folder.file(actors::kRunIdName);
   const auto here = gpu::runs_of_checkpoints(folder.path);
   if (!here.ok()) {
@@ -107,8 +107,11 @@ absl::StatusOr<std::string> lost_or_new_run_id(const RunFolder& folder) {
                                                absl::StrJoin(runs, ", "),
                                                "); write the id of this run into that file"));
   }
-  if (!runs.empty() && actors::is_run_id(*runs.begin())) return *runs.begin();
-  // The name has the second of the start; the rest tells it from runs on other machines.
+  return runs.empty() || !actors::is_run_id(*runs.begin()) ? "" : *runs.begin();
+}
+
+/// The name has the second of the start; the rest tells it from runs on other machines.
+std::string new_run_id(const RunFolder& folder) {
   const auto number = absl::Hex(actors::unguessable_bits(), absl::kZeroPad16);
   return absl::StrCat(folder.job_id, "-", number);
 }
@@ -128,14 +131,19 @@ absl::StatusOr<std::string> read_resolved_job(const RunFolder& folder) {
       "\"; restore it, or add that line if no key is missing (config.toml has what was given)"));
 }
 
+absl::StatusOr<std::string> find_run_id(const RunFolder& folder) {
+  const absl::Status there = gpu::check_there(folder.file(actors::kRunIdName));
+  if (there.ok()) return actors::read_run_id(folder.path);
+  if (absl::IsNotFound(there)) return id_of_checkpoints(folder);
+  return absl::UnavailableError(there.message());
+}
+
 absl::StatusOr<std::string> take_run_id(const RunFolder& folder) {
   const std::string path = folder.file(actors::kRunIdName);
-  const absl::Status there = gpu::check_there(path);
-  if (!there.ok() && !absl::IsNotFound(there)) return absl::UnavailableError(there.message());
-  if (!there.ok()) {
-    SKEIN_ASSIGN_OR_RETURN(const std::string id, lost_or_new_run_id(folder));
-    SKEIN_RETURN_IF_ERROR(gpu::write_durably(path, id + "\n"));
-  }
+  SKEIN_ASSIGN_OR_RETURN(std::string id, find_run_id(folder));
+  if (!absl::IsNotFound(gpu::check_there(path))) return id;
+  if (id.empty()) id = new_run_id(folder);
+  SKEIN_RETURN_IF_ERROR(gpu::write_durably(path, id + "\n"));
   return actors::read_run_id(folder.path);
 }
 

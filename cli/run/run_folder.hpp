@@ -22,10 +22,14 @@ struct RunFolder {
 absl::Status write_resolved_job(const RunFolder& folder, const plans::JobSpec& job);
 absl::StatusOr<std::string> read_resolved_job(const RunFolder& folder);
 
+/// The id of the folder's run, which `take_run_id` would take, without writing anything: that in
+/// its file run.id or, if the file is lost, the one that the folder's checkpoints say; empty: they
+/// say none. Unavailable if it cannot be looked at or read, or if they do not all say the same.
+absl::StatusOr<std::string> find_run_id(const RunFolder& folder);
+
 /// The id of the folder's run, in its file run.id: made once, the same in all lives of the run's
-/// coordinator, and that of no other run on any machine. If the file is lost, it is made anew of
-/// what the folder's checkpoints say. Unavailable if it cannot be looked at, read or made, or if
-/// they do not all say the same.
+/// coordinator, and that of no other run on any machine. Errors of `find_run_id`; Unavailable, too,
+/// if it cannot be written.
 absl::StatusOr<std::string> take_run_id(const RunFolder& folder);
 
 /// Makes "<dump_folder>/<name>-<yyyymmdd-hhmmss>" (with "-2", "-3", ... if it exists). Unavailable

@@ -13,7 +13,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "actors/coordinator/run_lock.hpp"
-#include "actors/run_id.hpp"
 #include "cli/config/job_file.hpp"
 #include "cli/config/json_text.hpp"
 #include "cli/config/text_file.hpp"
@@ -182,11 +181,7 @@ struct Saved {
 
 /// An error says what is to be put right before anybody can go on from it.
 absl::StatusOr<Saved> find_saved(const RunFolder& folder) {
-  const absl::StatusOr<std::string> id = actors::read_run_id(folder.path);
-  const bool is_lost = absl::IsNotFound(gpu::check_there(folder.file(actors::kRunIdName)));
-  if (!id.ok() && !is_lost) return id.status();
-  // Whoever resumes takes one that is lost from the checkpoints.
-  const std::string run = id.ok() ? *id : "";
+  SKEIN_ASSIGN_OR_RETURN(const std::string run, find_run_id(folder));
   const auto own = gpu::own_checkpoints(folder.path, run);
   if (!own.ok() && !absl::IsNotFound(own.status())) return own.status();
   return Saved{own.ok() ? own->folders.front() : "", gpu::newest_left_state(folder.path, run)};

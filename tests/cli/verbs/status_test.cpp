@@ -88,8 +88,14 @@ TEST_F(EndedRunTest, WhereTheRunsIdCannotBeReadNoCheckpointIsTakenForItsOwn) {
   const std::string id = folder_.file("run.id");
   fs::remove(id);
   EXPECT_THAT(said(), HasSubstr("goes on from step-00000009")) << "it may have the id";
+  leave(12, 1, "own");
+  EXPECT_THAT(said(), AllOf(HasSubstr("once this is put right: " + id + " is lost"),
+                            HasSubstr("(other, own)"), Not(HasSubstr("step-00000009"))))
+      << "whoever resumes is refused";
+  EXPECT_FALSE(fs::exists(id)) << "whoever looks writes nothing";
+  fs::remove_all(gpu::emergency_path(folder_.path, 12, 1, 1));
   fs::create_symlink(id, id);  // Nobody finds its end.
-  EXPECT_THAT(said(), AllOf(HasSubstr("once this is put right: cannot read " + id),
+  EXPECT_THAT(said(), AllOf(HasSubstr("once this is put right: cannot look at " + id),
                             Not(HasSubstr("step-00000009"))));
   fs::remove(id);
   std::ofstream(id) << "\n";
