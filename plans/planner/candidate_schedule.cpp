@@ -43,10 +43,10 @@ absl::StatusOr<int64_t> room_per_row(const CandidateRank& rank, const RankNeed& 
     const int64_t left =
         device.memory_bytes - need.state_bytes - need.extra_row_bytes * rank.rows[r];
     if (left < 0) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "device ", device.name, " lacks ", -left, " bytes for the weights, gradients and ",
-          "optimizer state of its stages alone", group_note(device),
-          "; use more stages or more memory"));
+      return absl::ResourceExhaustedError(
+          absl::StrCat(device.name, " lacks ", -left, " bytes for the weights, gradients and ",
+                       "optimizer state of its stages alone", group_note(device),
+                       "; use more stages or more memory"));
     }
     room = std::min(room, left / rank.rows[r]);
   }

@@ -172,7 +172,7 @@ absl::Status check_memory(const Plan& plan, const Profile& profile, const Cluste
   const ClusterDevice& device = cluster.devices[worst->worker.value - 1];
   const std::vector<std::string> ways = mitigations(plan, {profile, cluster, claims_in_flight});
   return absl::ResourceExhaustedError(absl::StrCat(
-      "device ", device.name, " lacks ", lacking, " bytes: it needs ", worst->state_bytes,
+      device.name, " lacks ", lacking, " bytes: it needs ", worst->state_bytes,
       " for weights, gradients and optimizer, ", worst->stash_bytes, " for stashes",
       worst->extra_bytes > 0 ? ", " : "",
       worst->extra_bytes > 0 ? absl::StrCat(worst->extra_bytes, " to recompute a layer") : "",
@@ -181,7 +181,7 @@ absl::Status check_memory(const Plan& plan, const Profile& profile, const Cluste
           : "",
       ", and has ", device.memory_bytes, group_note(device), "; ",
       ways.empty() ? "neither recomputation, nor fewer rows, nor more stages make it fit: use more "
-                     "devices, or such with more memory"
+                     "devices, or devices with more memory"
                    : absl::StrCat(absl::StrJoin(ways, " or "), " would make it fit")));
 }
 
