@@ -124,7 +124,7 @@ std::string facts_html(const Results& results) {
   const Experiment& experiment = results.experiment;
   const auto failed = static_cast<size_t>(
       std::count_if(results.runs.begin(), results.runs.end(),
-                    [](const RunOutcome& outcome) { return !outcome.trouble.empty(); }));
+                    [](const RunOutcome& outcome) { return !outcome.error.empty(); }));
   std::string text = absl::StrCat(
       "<p class=\"note\">", escaped(experiment.base), ", ", experiment.workers,
       " workers, target: a validation loss of ", experiment.target, ", seeds ",
@@ -294,9 +294,9 @@ std::string scenario_html(const Results& results, const ScenarioResult& scenario
 std::string failures_html(const Results& results) {
   std::string rows;
   for (const RunOutcome& outcome : results.runs) {
-    if (outcome.trouble.empty()) continue;
+    if (outcome.error.empty()) continue;
     absl::StrAppend(&rows, "<tr><td>", escaped(outcome.folder), "</td><td class=\"warn\">",
-                    escaped(outcome.trouble), "</td></tr>\n");
+                    escaped(outcome.error), "</td></tr>\n");
   }
   if (rows.empty()) return "";
   return absl::StrCat("<h2>Failed runs</h2>\n<div class=\"wide\"><table>\n", rows,

@@ -14,7 +14,7 @@ std::vector<const RunCurve*> curves_of(const Experiment& experiment,
   std::vector<const RunCurve*> curves(experiment.seeds.size(), nullptr);
   for (const RunOutcome& outcome : runs) {
     if (outcome.run.scenario != scenario || outcome.run.variant != variant) continue;
-    if (outcome.trouble.empty()) curves[outcome.run.seed] = &outcome.curve;
+    if (outcome.error.empty()) curves[outcome.run.seed] = &outcome.curve;
   }
   return curves;
 }

@@ -14,8 +14,8 @@ namespace skein::cli {
 /// What became of one run.
 struct RunOutcome {
   ExperimentRun run;
-  std::string folder;   // Of the run, below the experiment's.
-  std::string trouble;  // Why it failed; empty: it has a curve.
+  std::string folder;  // Of the run, below the experiment's.
+  std::string error;   // Why it failed; empty: it has a curve.
   RunCurve curve;
 };
 

@@ -65,7 +65,7 @@ std::string csv_number(const std::optional<Value>& value) {
 std::string csv_line(const Results& results, const RunOutcome& outcome) {
   const Experiment& experiment = results.experiment;
   const RunCurve& curve = outcome.curve;
-  const bool ok = outcome.trouble.empty();
+  const bool ok = outcome.error.empty();
   const CurvePoint* reached = ok ? curve.reached(experiment.target) : nullptr;
   const uint64_t equal = results.scenarios[outcome.run.scenario].equal_samples;
   std::optional<double> seconds, steps, samples, last, least;
@@ -98,7 +98,7 @@ std::string csv_line(const Results& results, const RunOutcome& outcome) {
                                            csv_number(curve.staleness),
                                            absl::StrJoin(curve.pipeline_samples, " "),
                                            csv_field(outcome.folder),
-                                           csv_field(outcome.trouble)};
+                                           csv_field(outcome.error)};
   return absl::StrJoin(fields, ",") + "\n";
 }
 
@@ -225,7 +225,7 @@ std::string csv_text(const Results& results) {
   std::string text =
       "scenario,variant,seed,status,reached,seconds_to_target,steps_to_target,samples_to_target,"
       "seconds,steps_per_second,samples_per_second,loss_least,loss_last,loss_at_equal_samples,"
-      "equal_samples,bytes_sent,staleness,pipeline_samples,folder,trouble\n";
+      "equal_samples,bytes_sent,staleness,pipeline_samples,folder,error\n";
   for (const RunOutcome& outcome : results.runs) absl::StrAppend(&text, csv_line(results, outcome));
   return text;
 }

@@ -105,8 +105,8 @@ std::string planners_html(const std::vector<ReportPlanner>& planners) {
       "<th class=\"r\">bubble</th><th class=\"r\">times the chosen one's step</th></tr>\n";
   for (const ReportPlanner& planner : planners) {
     absl::StrAppend(&text, "<tr><td>", escaped(planner.name), "</td>");
-    if (!planner.trouble.empty()) {
-      absl::StrAppend(&text, "<td class=\"bad\" colspan=\"4\">", escaped(planner.trouble),
+    if (!planner.error.empty()) {
+      absl::StrAppend(&text, "<td class=\"bad\" colspan=\"4\">", escaped(planner.error),
                       "</td></tr>\n");
       continue;
     }

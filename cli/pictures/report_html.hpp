@@ -12,7 +12,7 @@ namespace skein::cli {
 /// What one planner came up with, for the table.
 struct ReportPlanner {
   std::string name;
-  std::string trouble;   // Why there is no plan; empty if there is one.
+  std::string error;     // Why there is no plan; empty if there is one.
   std::string stages;    // "4x1 | 2x2"
   double step_us = 0;    // Simulated.
   double bubble = 0;     // Simulated.

@@ -76,7 +76,7 @@ std::vector<ReportPlanner> report_planners(const std::vector<plans::PlanVerdict>
     ReportPlanner planner;
     planner.name = verdict.planner;
     if (!verdict.status.ok()) {
-      planner.trouble = std::string(verdict.status.message());
+      planner.error = std::string(verdict.status.message());
     } else {
       planner.stages = plans::stages_text(verdict.pipeline.plan);
       planner.step_us = verdict.simulation.step_us;
@@ -93,10 +93,9 @@ std::vector<ReportPlanner> report_planners(const std::vector<plans::PlanVerdict>
 std::string planner_table(const std::vector<ReportPlanner>& planners, const std::string& chosen) {
   std::vector<Cells> lines = {
       {"planner", "step", "against " + chosen, "bubble", "layers x replicas"}};
-  std::string troubles;
   for (const ReportPlanner& planner : planners) {
-    if (!planner.trouble.empty()) {
-      lines.push_back({planner.name, "-", "-", "-", "no plan: " + planner.trouble});
+    if (!planner.error.empty()) {
+      lines.push_back({planner.name, "-", "-", "-", "no plan: " + planner.error});
       continue;
     }
     lines.push_back({planner.name, time_text(planner.step_us, true),

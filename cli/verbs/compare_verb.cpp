@@ -142,7 +142,7 @@ RunOutcome Comparison::look_at(const ExperimentRun& run) const {
   const Json mark = text.ok() ? parse_json(*text) : Json();
   const int code = number_at(mark, "exit_code", -1);
   if (code != kExitDone) {
-    outcome.trouble =
+    outcome.error =
         absl::StrCat("skein train ended with code ", code, ": ", last_line(path + "/output.log"));
     return outcome;
   }
@@ -150,7 +150,7 @@ RunOutcome Comparison::look_at(const ExperimentRun& run) const {
   const auto metrics = read_text_file(name, "metrics", kMetricsBytesMax);
   auto curve =
       metrics.ok() ? parse_run_curve(*metrics, name) : absl::StatusOr<RunCurve>(metrics.status());
-  if (!curve.ok()) outcome.trouble = std::string(curve.status().message());
+  if (!curve.ok()) outcome.error = std::string(curve.status().message());
   if (curve.ok()) outcome.curve = *std::move(curve);
   return outcome;
 }
@@ -159,8 +159,8 @@ RunOutcome Comparison::look_at(const ExperimentRun& run) const {
 void Comparison::note(size_t index, const ExperimentRun& run, bool is_kept, double seconds) {
   const RunOutcome& outcome = outcomes_.back();
   std::string result;
-  if (!outcome.trouble.empty()) {
-    result = "FAILED: " + outcome.trouble;
+  if (!outcome.error.empty()) {
+    result = "FAILED: " + outcome.error;
   } else if (const CurvePoint* point = outcome.curve.reached(experiment_.target)) {
     result = absl::StrFormat("loss %g after %.2f s", experiment_.target, point->seconds);
   } else {
@@ -193,7 +193,7 @@ absl::Status Comparison::make_runs(bool fresh) {
     if (!is_kept) seconds_ += seconds;
     made_ += is_kept ? 0 : 1;
     outcomes_.push_back(look_at(runs_[i]));
-    if (!outcomes_.back().trouble.empty()) ++failed_;
+    if (!outcomes_.back().error.empty()) ++failed_;
     note(i, runs_[i], is_kept, seconds);
   }
   return absl::OkStatus();

@@ -58,13 +58,13 @@ Json json_of(const PlanningInputs& inputs, const plans::PlanVerdict& chosen,
   Json others = Json::array();
   for (const ReportPlanner& planner : planners) {
     Json json = {{"planner", planner.name}};
-    if (planner.trouble.empty()) {
+    if (planner.error.empty()) {
       json["step_us"] = planner.step_us;
       json["bubble"] = planner.bubble;
       json["stages"] = planner.stages;
       json["against_chosen"] = planner.advantage;
     } else {
-      json["error"] = planner.trouble;
+      json["error"] = planner.error;
     }
     others.push_back(json);
   }

@@ -45,8 +45,7 @@ GIVEN_UP = {
     "passive": (r"\bpassive(ly)?\b", "non-blocking", []),
     "dissolve": (r"\bdissolve[sd]?\b|\bdissolving\b", "abort", []),
     "trouble": (r"\btrouble\b", "peer-failure report", [
-        "cli/*", "tests/cli/*", "tests/e2e/*", "actors/collectives/*", "tests/actors/collectives/*",
-        "cmake/*", "bench/*", "docs/compare.md"]),    # Why something failed.
+        "cli/demo/*", "cli/spot/*", "tests/cli/*", "tests/e2e/*", "cmake/*"]),  # Why something failed.
     "board": (r"\bboards?\b", "rendezvous store", ["tools/*"]),  # TensorBoard.
     "disagreement": (r"\bdisagreements?\b", "consensus distance", []),
     "remedy": (r"\bremed(y|ies|ied)\b", "mitigation", []),

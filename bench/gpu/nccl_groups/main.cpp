@@ -59,7 +59,7 @@ int print_times(const Options& options) {
   std::printf("%5s%12s%12s%12s%12s%12s%12s   ms\n", "ranks", "form", "split", "shrink", "revoke+",
               "shrink with", "abort and");
   std::printf("%5s%12s%12s%12s%12s%12s%12s\n", "", "", "", "", "shrink", "abort", "new id");
-  std::string troubles;
+  std::string errors;
   int failed = 0;
   for (int ranks = 3; ranks <= options.ranks_max; ++ranks) {
     const Times times = time_changes(options.floats, ranks, options.patience);
@@ -71,12 +71,12 @@ int print_times(const Options& options) {
       std::printf("%s", cell(*each, !is_anew).c_str());
       if (each->ok()) continue;
       ++failed;
-      absl::StrAppend(&troubles, ranks, " ranks: ", std::string(each->status().message()), "\n");
+      absl::StrAppend(&errors, ranks, " ranks: ", std::string(each->status().message()), "\n");
     }
     std::printf("\n");
     std::fflush(stdout);
   }
-  std::printf("* the library had noticed the loss: from a new id instead\n%s", troubles.c_str());
+  std::printf("* the library had noticed the loss: from a new id instead\n%s", errors.c_str());
   return failed;
 }
 

@@ -43,7 +43,7 @@ inline Results synthetic_results() {
     const bool falls_short = run.variant == 3 || (run.scenario == 1 && run.variant > 0);
     if (falls_short) outcome.curve.points.pop_back();
     if (run.scenario == 1 && run.variant == 1 && run.seed == 2) {
-      outcome.trouble = "skein train ended with code 1: a, \"b\"";
+      outcome.error = "skein train ended with code 1: a, \"b\"";
       outcome.curve = {};
     }
     runs.push_back(std::move(outcome));
