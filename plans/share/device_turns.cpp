@@ -229,7 +229,6 @@ void DeviceTurns::drop_hung(uint64_t now_us) {
   state.hangs = true;
   state.hangs_since_us = running_->since_us;
   state.pass_since_us = 0;
-  ++hung_pieces_;
   running_.reset();
   leave(state.job.number, now_us);
 }
@@ -248,7 +247,6 @@ void DeviceTurns::drop_idle_holders(uint64_t now_us) {
     const JobState& state = jobs_.at(number);
     if (is_ready(state) || !is_waited_for(state)) continue;
     if (now_us < state.idle_since_us + patience_of(state)) continue;
-    ++lost_turns_;
     leave(number, now_us);
   }
 }

@@ -106,9 +106,6 @@ class DeviceTurns {
   bool is_empty() const { return jobs_.empty(); }
   /// It has asked for a piece, and none of its pieces runs.
   bool is_waiting(uint64_t number) const;
-  /// Times that a holder has lost its turns as it did nothing, and pieces that hung.
-  uint64_t lost_turns() const { return lost_turns_; }
-  uint64_t hung_pieces() const { return hung_pieces_; }
 
   void check_invariants() const;
 
@@ -177,8 +174,6 @@ class DeviceTurns {
   std::map<int64_t, double> virtual_us_;   // By priority: `served` of the job that was served last.
   std::optional<uint64_t> held_until_us_;  // When a piece may begin that was held for others.
   std::map<int64_t, uint64_t> seen_;       // By priority: the largest position that has begun.
-  uint64_t lost_turns_ = 0;
-  uint64_t hung_pieces_ = 0;
 };
 
 }  // namespace skein::plans
