@@ -232,7 +232,8 @@ struct ShardGone {
   int32_t stage = 0;
 };
 
-/// A copy of a stage's state on its way to the memory of another worker.
+/// A copy of a stage's state on its way to the memory of a worker: another one, or under local
+/// updates its own if no other can keep it.
 struct SnapshotRequest {
   uint64_t generation = 0;
   int32_t stage = 0;

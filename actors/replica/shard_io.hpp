@@ -25,7 +25,9 @@ using SnapshotListener = caf::typed_actor<caf::reacts_to<SnapshotTaken>>;
 /// or may not be written to; and seals and sends snapshots, which takes the processor for a while:
 /// spawn it detached.
 ///   in   ShardRequest      a copy of the state; training goes on meanwhile
-///   in   SnapshotRequest   the same, for the memory of another worker
+///   in   SnapshotRequest   the same, for the memory of a worker: another one, or under local
+///   updates
+///                          this one if no other can keep it
 ///   in   ShardGone         from itself: what was sent of a shard is held no longer
 ///   out  ShardWritten, SnapshotTaken   to the listener, once per request; again if a shard that is
 ///                                      to be sent cannot be, for which it may wait until fewer of

@@ -56,7 +56,8 @@ namespace skein::actors {
 
 /// Joins the job, tells the coordinator that it lives, and hosts the replicas it is assigned, under
 /// one plan after the other. It keeps the state of the plan before until the next one has started,
-/// and snapshots of other workers' stages.
+/// and snapshots: of other workers' stages or, under local updates, of its own if no other worker
+/// can keep them.
 ///
 ///   1 idle:       no plan
 ///   2 quiescing:  the Replica of the plan before retires; then Quiesced

@@ -372,7 +372,7 @@ void add_running(std::vector<JobKey>& keys) {
   keys.push_back(key("elastic", "max_workers", SKEIN_FIELD(elastic.max_workers),
                      "more than so many stay idle; 0: no limit"));
   keys.push_back(key("elastic", "snapshot_interval", SKEIN_FIELD(elastic.snapshot_interval),
-                     "steps between copies of the state in another worker's memory; 0: none, "
+                     "steps between snapshots, copies of the state in workers' memory; 0: none, "
                      "-1: chosen to cost less than 2% of the time"));
   keys.push_back(key("elastic", "watch_speeds", SKEIN_FIELD(elastic.watch_speeds),
                      "notice workers that become slower or faster, and plan again for them"));
