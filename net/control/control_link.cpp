@@ -160,19 +160,21 @@ class KjLink final : public ControlLink, public std::enable_shared_from_this<KjL
       // A short message takes more room decoded than on its way.
       decoded->receipt = receipt(std::max(raw.size(), sizeof(Envelope)));
       if (handlers_.on_message) handlers_.on_message(*std::move(decoded));
-      if (ended_) return kj::READY_NOW;
-      if (is_viewer_) {  // Others have work for those who answer it.
-        return loop_.timer().afterDelay(kViewerPause).then([this] {
-          auto self = weak_from_this().lock();
-          return self && !ended_ ? read_next() : kj::Promise<void>(kj::READY_NOW);
-        });
-      }
-      if (unhandled_->load() <= intake_bytes_max_->load()) return read_next();
-      return when_handled().then([this]() -> kj::Promise<void> {
-        auto self = weak_from_this().lock();
-        if (!self || ended_) return kj::READY_NOW;
-        return read_next();
-      });
+      if (!is_viewer_) return read_on();
+      // Others have work for those who answer it.
+      return loop_.timer().afterDelay(kViewerPause).then([this] { return read_on(); });
+    });
+  }
+
+  /// The next message, once little enough of those before waits to be handled.
+  kj::Promise<void> read_on() {
+    auto self = weak_from_this().lock();
+    if (!self || ended_) return kj::READY_NOW;
+    if (unhandled_->load() <= intake_bytes_max_->load()) return read_next();
+    return when_handled().then([this]() -> kj::Promise<void> {
+      auto self = weak_from_this().lock();
+      if (!self || ended_) return kj::READY_NOW;
+      return read_next();
     });
   }
 

@@ -34,6 +34,7 @@ struct Seen {
   std::vector<Envelope> messages;
   std::vector<absl::Status> closings;
   std::vector<std::string> rejections;
+  std::vector<std::string> rejected_peers;  // As many.
   std::shared_ptr<ControlLink> link;
 
   ControlLink::Handlers handlers() {
@@ -66,8 +67,9 @@ struct ControlLinkTest : testing::Test {
                      server.changed.notify_all();
                      return server.handlers();
                    },
-                   [this](const std::string&, const std::string& reason) {
+                   [this](const std::string& peer, const std::string& reason) {
                      std::lock_guard lock(server.mutex);
+                     server.rejected_peers.push_back(peer);
                      server.rejections.push_back(reason);
                      server.changed.notify_all();
                    })
@@ -82,10 +84,11 @@ struct ControlLinkTest : testing::Test {
 
   std::string address() const { return "127.0.0.1:" + std::to_string(listener->port()); }
 
-  absl::Status connect(uint32_t version = schema::PROTOCOL_VERSION) {
+  absl::Status connect(uint32_t version = schema::PROTOCOL_VERSION,
+                       schema::Role role = schema::Role::WORKER) {
     std::promise<absl::Status> done;
-    connect_control(*loop, {.address = address(), .protocol_version = version}, client.handlers(),
-                    [&](absl::StatusOr<std::shared_ptr<ControlLink>> link) {
+    connect_control(*loop, {.address = address(), .role = role, .protocol_version = version},
+                    client.handlers(), [&](absl::StatusOr<std::shared_ptr<ControlLink>> link) {
                       if (link.ok()) client.link = *link;
                       done.set_value(link.status());
                     });
@@ -197,6 +200,21 @@ TEST_F(ControlLinkTest, LessOfAStrangerWaitsToBeHandled) {
   EXPECT_TRUE(server.wait([&] { return server.messages.size() == kCount; }));
 }
 
+TEST_F(ControlLinkTest, AViewerIsReadOnOnlyWhenWhatItSaidIsHandled) {
+  admits = false;
+  ASSERT_TRUE(connect(schema::PROTOCOL_VERSION, schema::Role::VIEWER).ok());
+  constexpr size_t kCount = 3;  // One of them is more than may wait.
+  for (size_t i = 0; i < kCount; ++i) client.link->send(megabyte());
+  for (size_t handled = 0; handled < kCount; ++handled) {
+    ASSERT_TRUE(server.wait([&] { return !server.messages.empty(); })) << handled;
+    // Longer than the pause after a viewer's message.
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    std::lock_guard lock(server.mutex);
+    EXPECT_EQ(server.messages.size(), 1u) << handled;
+    server.messages.clear();
+  }
+}
+
 TEST_F(ControlLinkTest, AClosedLinkEndsThoughItsPeerDoesNotRead) {
   const int silent = socket(AF_INET, SOCK_STREAM, 0);
   connect_raw(silent);
@@ -263,6 +281,44 @@ TEST_F(ControlLinkTest, AnswersAnotherProtocolVersionWithWhatToDo) {
   ASSERT_NE(refused, nullptr);
   EXPECT_THAT(refused->reason, HasSubstr("same release"));
   EXPECT_EQ(server.link, nullptr);
+}
+
+/// "127.0.0.1:45812", as the other end calls it.
+std::string name_of_caller(int fd) {
+  sockaddr_in here{};
+  socklen_t size = sizeof(here);
+  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&here), &size), 0);
+  return "127.0.0.1:" + std::to_string(ntohs(here.sin_port));
+}
+
+/// As many files as the system lets this process open; both ends of each connection are here.
+void allow_many_files() {
+  rlimit files{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  files.rlim_cur = files.rlim_max;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+}
+
+TEST_F(ControlLinkTest, OfTooManySilentConnectionsTheOldestMakeWayForWhoeverSpeaks) {
+  allow_many_files();
+  constexpr size_t kSilentMax = 512;
+  constexpr size_t kMore = 8;
+  std::vector<int> silent(kSilentMax + kMore);
+  for (int& each : silent) {
+    each = socket(AF_INET, SOCK_STREAM, 0);
+    connect_raw(each);
+  }
+  ASSERT_TRUE(connect().ok());
+  // Sooner than silence ends a connection.
+  EXPECT_TRUE(server.wait([&] { return server.link != nullptr; })) << "the newcomer is dropped";
+  {
+    std::lock_guard lock(server.mutex);
+    std::vector<std::string> oldest;
+    for (size_t i = 0; i < kMore + 1; ++i) oldest.push_back(name_of_caller(silent[i]));
+    EXPECT_EQ(server.rejected_peers, oldest);
+    EXPECT_THAT(server.rejections, testing::Each(HasSubstr("while others came")));
+  }
+  for (const int each : silent) close(each);
 }
 
 /// Longer than the pause after a failed accept: the next attempt fails as well.
