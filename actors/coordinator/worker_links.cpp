@@ -5,8 +5,6 @@
 namespace skein::actors {
 namespace {
 
-/// Viewers, and workers that are about to join.
-constexpr size_t kStrangersMax = 256;
 /// A worker joins as soon as it is connected.
 constexpr uint64_t kJoinPatienceUs = 10'000'000;
 

@@ -14,6 +14,9 @@
 
 namespace skein::actors {
 
+/// Viewers, and workers that are about to join.
+inline constexpr size_t kStrangersMax = 256;
+
 /// The connections of the coordinator, and which worker is on which. Belongs to the Coordinator.
 class WorkerLinks {
  public:
