@@ -34,6 +34,8 @@ constexpr const char* kUsage =
     "protocol\n"
     "           closed-is-dead         a worker whose connection has ended is taken for dead\n"
     "           seals-skipped          layers that move lose a bit, and nobody looks\n"
+    "           models-kept            what a worker holds stays on a device that is full\n"
+    "           full-forgotten         that a worker cannot go on is not heard\n"
     "           complete-torn          a death tears a checkpoint that is complete\n"
     "           digests-skipped        checkpoints are loaded without a look at their digests\n"
     "           turn-kept|turn-by-clock   of jobs that share machines\n"
