@@ -264,6 +264,12 @@ void CoordinatorState::on_tick() {
         absl::StrCat("turned away ", held_back, " more connections, which are not listed"),
         {{"count", absl::StrCat(held_back)}}});
   }
+  if (const uint64_t held_back = joiner_events.take_held_back(now_us())) {
+    carry_out(plans::RunEvent{
+        "worker.unlisted",
+        absl::StrCat(held_back, " more events of workers without a part are not listed"),
+        {{"count", absl::StrCat(held_back)}}});
+  }
 }
 
 net::EnvelopeHead CoordinatorState::head(plans::WorkerId receiver) const {
@@ -514,6 +520,7 @@ void CoordinatorState::carry_out(const plans::EndRun& decision) {
 }
 
 void CoordinatorState::carry_out(const plans::RunEvent& decision) {
+  if (decision.anybody_may_cause && !joiner_events.admit(now_us())) return;
   self->send(config.observer, EventReport{decision.name, decision.text, decision.fields});
 }
 

@@ -83,6 +83,9 @@ struct CoordinatorConfig {
   std::function<void(const RunProgress&)> on_progress;
 };
 
+/// All workers of a large cluster may come at once.
+inline constexpr plans::EventLimits kJoinerLimits = {.at_once = 4096};
+
 struct CoordinatorState {  // Owned by one actor; touched only from its handlers.
   static inline const char* name = "coordinator";
 
@@ -97,9 +100,10 @@ struct CoordinatorState {  // Owned by one actor; touched only from its handlers
   plans::DropCounts dropped;  // Messages that changed nothing, by reason.
   std::optional<plans::AwakeClock> clock;
   uint64_t looked_for_later_life_us = 0;
-  std::optional<uint64_t> next_wake_us;  // When a WakeAtom will come.
-  uint64_t malformed_messages = 0;       // What did not decode; each has closed its link.
-  plans::EventRate stranger_events;      // Connections that anybody may open.
+  std::optional<uint64_t> next_wake_us;           // When a WakeAtom will come.
+  uint64_t malformed_messages = 0;                // What did not decode; each has closed its link.
+  plans::EventRate stranger_events;               // Connections that anybody may open.
+  plans::EventRate joiner_events{kJoinerLimits};  // What anybody who joins may cause.
 
   void start(CoordinatorConfig new_config);
   /// By `clock`: what is due or measured by it has no pause of this process in it.

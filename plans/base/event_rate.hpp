@@ -5,10 +5,18 @@
 
 namespace skein::plans {
 
-/// How many events of a kind that anybody can cause are told, and how many were not: ten at once,
-/// then one in five seconds. Time is an argument, in microseconds.
+/// What is told: so many at once, then one in each period. Both > 0.
+struct EventLimits {
+  uint64_t at_once = 10;
+  uint64_t every_us = 5'000'000;
+};
+
+/// How many events of a kind that anybody can cause are told, and how many were not. Time is an
+/// argument, in microseconds.
 class EventRate {
  public:
+  explicit EventRate(EventLimits limits = {}) : limits_(limits), left_(limits.at_once) {}
+
   /// True: tell this one.
   bool admit(uint64_t now_us) {
     refill(now_us);
@@ -30,17 +38,15 @@ class EventRate {
   }
 
  private:
-  static constexpr uint64_t kAtOnce = 10;
-  static constexpr uint64_t kEveryUs = 5'000'000;
-
   void refill(uint64_t now_us) {
-    const uint64_t more = (now_us - std::min(now_us, filled_us_)) / kEveryUs;
+    const uint64_t more = (now_us - std::min(now_us, filled_us_)) / limits_.every_us;
     if (more == 0) return;
-    left_ = std::min(kAtOnce, left_ + more);
-    filled_us_ += more * kEveryUs;
+    left_ = std::min(limits_.at_once, left_ + more);
+    filled_us_ += more * limits_.every_us;
   }
 
-  uint64_t left_ = kAtOnce;
+  EventLimits limits_;
+  uint64_t left_;
   uint64_t filled_us_ = 0;  // Up to when the rate is accounted for.
   uint64_t held_back_ = 0;
 };

@@ -901,7 +901,8 @@ CoordinatorDecisions Coordination::dismiss_leavers() {
     const char* what = members().at(id).may_hold_state ? "its state has moved" : "it held nothing";
     decisions.push_back(RunEvent{"worker.left",
                                  absl::StrCat(describe(id), " has left; ", what),
-                                 {{"worker", absl::StrCat(id.value)}}});
+                                 {{"worker", absl::StrCat(id.value)}},
+                                 /*anybody_may_cause=*/true});
     decisions.push_back(StopWorker{id, "drained"});
     members_.remove(id);
     append(decisions, forget(id));
@@ -1207,7 +1208,8 @@ CoordinatorDecisions Coordination::set_aside(WorkerId worker, const std::string&
   CoordinatorDecisions decisions = {
       RunEvent{"worker.away",
                absl::StrCat(describe(worker), " is away since the coordinator was paused: ", why),
-               {{"worker", absl::StrCat(worker.value)}, {"reason", why}}},
+               {{"worker", absl::StrCat(worker.value)}, {"reason", why}},
+               /*anybody_may_cause=*/!takes_part(worker)},
       DismissWorker{worker}};
   append(decisions, await_return(members().at(worker), why, now_us));
   members_.remove(worker);
@@ -1220,8 +1222,10 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
                                         bool may_return) {
   if (phase_ == Phase::kEnded || !members_.has(worker)) return {};  // By what was lost before it.
   const Mishap mishap = mishap_of(describe(worker), steps_done(), why);
-  CoordinatorDecisions decisions = {worker_lost(worker, mishap.who, mishap.step, why),
-                                    DismissWorker{worker}};
+  const bool has_part = takes_part(worker);
+  RunEvent told = worker_lost(worker, mishap.who, mishap.step, why);
+  told.anybody_may_cause = !has_part;
+  CoordinatorDecisions decisions = {std::move(told), DismissWorker{worker}};
   // Until a plan starts, those of the one before may hold what nobody else has.
   if (members().at(worker).may_hold_state) {
     const std::string reason(why.message());
@@ -1232,14 +1236,13 @@ CoordinatorDecisions Coordination::lose(WorkerId worker, const absl::Status& why
     }
   }
   if (!changes_connection_) lost_why_ = std::string(mishap.blame.message());
-  const bool takes_part = change_.takes_part(worker);
   const Member lost = members().at(worker);
   // While others train, one that measures has read nothing that they have not.
   const bool measures = !has_trained_ && measurements_.is_asked(worker);
   members_.lose(worker, change_.hosts(worker), now_us);
   CoordinatorDecisions asked = forget(worker);
   const bool is_input_bad =
-      (takes_part || measures) && accuse_input(lost, takes_part, mishap.blame, now_us);
+      (has_part || measures) && accuse_input(lost, has_part, mishap.blame, now_us);
   if (is_input_bad || (options_.only_profiles && phase_ != Phase::kGathering)) {
     append(decisions, end(mishap.blame, false));
     return decisions;
@@ -1343,10 +1346,12 @@ CoordinatorOutcome Coordination::on_worker_failed(WorkerId worker, const absl::S
     return Dropped{DropReason::kRepeated};
   }
   const Mishap mishap = mishap_of(describe(worker), steps_done(), why);
-  CoordinatorDecisions decisions = {worker_failed(worker, mishap.who, mishap.step, why)};
+  const bool has_part = takes_part(worker);
+  RunEvent told = worker_failed(worker, mishap.who, mishap.step, why);
+  told.anybody_may_cause = !has_part;
+  CoordinatorDecisions decisions = {std::move(told)};
   last_failure_ = mishap.blame;
-  const bool takes_part = change_.takes_part(worker);
-  if (takes_part && accuse_input(members().at(worker), takes_part, mishap.blame, now_us)) {
+  if (has_part && accuse_input(members().at(worker), has_part, mishap.blame, now_us)) {
     append(decisions, end(mishap.blame, false));
     return decisions;
   }
@@ -1369,7 +1374,8 @@ CoordinatorOutcome Coordination::on_leave(WorkerId worker, const std::string& re
   CoordinatorDecisions decisions = {
       RunEvent{"worker.leaving",
                absl::StrCat(describe(worker), " is to leave: ", reason),
-               {{"worker", absl::StrCat(worker.value)}, {"reason", reason}}}};
+               {{"worker", absl::StrCat(worker.value)}, {"reason", reason}},
+               /*anybody_may_cause=*/!takes_part(worker)}};
   append(decisions, let_leave(worker, now_us));
   return decisions;
 }
@@ -1382,7 +1388,8 @@ CoordinatorDecisions Coordination::let_leave(WorkerId worker, uint64_t now_us) {
                                  absl::StrCat("w", worker.value,
                                               " may hold state that is nowhere "
                                               "else: it stays until others can take it over"),
-                                 {{"worker", absl::StrCat(worker.value)}}});
+                                 {{"worker", absl::StrCat(worker.value)}},
+                                 /*anybody_may_cause=*/!takes_part(worker)});
   } else if (phase_ == Phase::kGathering) {
     append(decisions, dismiss_leavers());
   } else if (may_change_plan() && !change_.hosts(worker)) {

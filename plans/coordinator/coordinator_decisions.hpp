@@ -292,6 +292,7 @@ struct RunEvent {
   std::string name;  // "worker.joined"
   std::string text;
   std::map<std::string, std::string> fields;
+  bool anybody_may_cause = false;  // Whoever joins can: it is told only so often.
 };
 
 using CoordinatorDecision =

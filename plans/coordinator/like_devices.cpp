@@ -33,7 +33,8 @@ std::optional<RunEvent> LikeDevices::on_device(WorkerId worker, const std::strin
                    first_kind_,
                    ": tokens.reproducible = true gives the same bits on like devices only; start "
                    "all workers with the same device and threads"),
-      {{"worker", absl::StrCat(worker.value)}, {"device", kind}, {"expected", first_kind_}}};
+      {{"worker", absl::StrCat(worker.value)}, {"device", kind}, {"expected", first_kind_}},
+      /*anybody_may_cause=*/true};
 }
 
 }  // namespace skein::plans

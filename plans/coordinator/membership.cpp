@@ -106,7 +106,8 @@ Outcome<CoordinatorDecisions> Membership::on_heartbeat(WorkerId worker, WorkerAc
   return CoordinatorDecisions{
       RunEvent{"worker.device",
                absl::StrCat("w", worker.value, " computes on ", known.device),
-               {{"worker", absl::StrCat(worker.value)}, {"device", known.device}}}};
+               {{"worker", absl::StrCat(worker.value)}, {"device", known.device}},
+               /*anybody_may_cause=*/true}};
 }
 
 bool Membership::mark_leaving(WorkerId worker) {

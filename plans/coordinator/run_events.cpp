@@ -15,7 +15,8 @@ RunEvent worker_joined(const Member& member, bool is_back, size_t count, int64_t
           {{"worker", absl::StrCat(member.id.value)},
            {"host", request.host_name},
            {"pid", absl::StrCat(request.process_id)},
-           {"device", request.device}}};
+           {"device", request.device}},
+          /*anybody_may_cause=*/true};
 }
 
 RunEvent worker_held_back(const Member& member, uint64_t now_us) {
@@ -25,14 +26,16 @@ RunEvent worker_held_back(const Member& member, uint64_t now_us) {
                        " s, if it stays"),
           {{"worker", absl::StrCat(member.id.value)},
            {"reason", member.held_back_why},
-           {"seconds", seconds}}};
+           {"seconds", seconds}},
+          /*anybody_may_cause=*/true};
 }
 
 RunEvent worker_reconfigured(WorkerId worker) {
   return {
       "worker.reconfigured",
       absl::StrCat("w", worker.value, " comes with an older configuration and takes the new one"),
-      {{"worker", absl::StrCat(worker.value)}}};
+      {{"worker", absl::StrCat(worker.value)}},
+      /*anybody_may_cause=*/true};
 }
 
 RunEvent worker_refused(const JoinRequest& request, const std::string& runs) {

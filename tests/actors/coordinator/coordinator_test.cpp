@@ -587,5 +587,29 @@ TEST(Coordinator, AMessageThatDoesNotDecodeIsToldOfAndItsWorkerIsLost) {
   EXPECT_EQ(rig.events.named("peer.malformed").size(), 2u);
 }
 
+TEST(Coordinator, WhoeverJoinsAndGoesFillsNoDisk) {
+  CoordinatorRig rig;
+  rig.start();
+  const size_t before = rig.events.all.size();
+  const absl::Status gone = absl::UnavailableError("gone");
+  for (plans::PeerNumber peer = 3; peer < 3 + kJoinerLimits.at_once; ++peer) {
+    rig.open(peer);
+    rig.join(peer);
+    rig.tell(PeerClosed{peer, gone});
+  }
+  EXPECT_LE(rig.events.all.size(), before + kJoinerLimits.at_once);
+  EXPECT_GE(rig.events.named("worker.lost").size(), kJoinerLimits.at_once / 4) << "at first";
+
+  rig.tell(PeerClosed{2, gone});
+  EXPECT_EQ(rig.events.named("worker.lost").back().fields.at("worker"), "2")
+      << "it had a part: it is told of";
+
+  for (uint64_t us = 0; us <= kJoinerLimits.every_us; us += 200'000) {
+    rig.scheduler().advance_time(std::chrono::milliseconds(200));
+    rig.run();
+  }
+  EXPECT_EQ(rig.events.named("worker.unlisted").size(), 1u);
+}
+
 }  // namespace
 }  // namespace skein::actors

@@ -21,6 +21,14 @@ TEST(EventRate, TellsTheFirstAndThenFewAndCountsTheRest) {
   EXPECT_EQ(rate.take_held_back(now_us + 60'000'000), 0u) << "that was all";
 }
 
+TEST(EventRate, AsManyAreToldAtOnceAsItsLimitsSay) {
+  EventRate rate({.at_once = 3, .every_us = 100});
+  for (const bool is_told : {true, true, true, false}) EXPECT_EQ(rate.admit(1000), is_told);
+  EXPECT_FALSE(rate.admit(1099));
+  EXPECT_TRUE(rate.admit(1100));
+  EXPECT_EQ(rate.take_held_back(1200), 2u);
+}
+
 TEST(EventRate, RareEventsAreAllTold) {
   EventRate rate;
   for (uint64_t now_us = 0; now_us < 1'000'000'000; now_us += 5'000'000) {

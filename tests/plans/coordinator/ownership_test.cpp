@@ -47,6 +47,31 @@ TEST(Ownership, BadInputOfAMemberWithoutAPartCostsItsMembershipAndNoMore) {
   EXPECT_NE(find<BroadcastCommit>(cluster.finish_step(0)), nullptr);
 }
 
+TEST(Ownership, WhatIsToldOfAMemberWithoutAPartAnybodyMayCause) {
+  IdleMember cluster;
+  JoinRequest other = stranger(0, 0);
+  other.data_address = "127.0.0.1:7";
+  const CoordinatorDecisions joined =
+      cluster.decided(cluster.coordination.on_join(4, other, ++cluster.now));
+  const CoordinatorDecisions leaving =
+      cluster.decided(cluster.coordination.on_leave(WorkerId{4}, "it says so", ++cluster.now));
+  const absl::Status gone = absl::UnavailableError("gone");
+  const CoordinatorDecisions lost =
+      cluster.decided(cluster.coordination.on_worker_lost(WorkerId{3}, gone, ++cluster.now));
+  for (const CoordinatorDecisions& decisions : {joined, leaving, lost}) {
+    EXPECT_NE(find<RunEvent>(decisions), nullptr);
+    for (const CoordinatorDecision& each : decisions) {
+      const auto* event = std::get_if<RunEvent>(&each);
+      EXPECT_TRUE(event == nullptr || event->anybody_may_cause) << event->name;
+    }
+  }
+  const CoordinatorDecisions real =
+      cluster.decided(cluster.coordination.on_worker_lost(WorkerId{1}, gone, ++cluster.now));
+  ASSERT_NE(find<RunEvent>(real), nullptr);
+  EXPECT_EQ(find<RunEvent>(real)->name, "worker.lost");
+  EXPECT_FALSE(find<RunEvent>(real)->anybody_may_cause);
+}
+
 TEST(Ownership, BadInputOfNewcomersThatAreToMeasureEndsNoRunThatTrains) {
   JobSpec job = job_of_hundred();
   job.parallelism.pipeline_parallel_degree = kAutoDegree;
