@@ -6,16 +6,17 @@ import socket
 import struct
 import subprocess
 
-SCHEMA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "net", "schema",
-                      "control.capnp")
+SCHEMAS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "net", "schema")
+SCHEMA = os.path.join(SCHEMAS, "control.capnp")
+TENSOR_SCHEMA = os.path.join(SCHEMAS, "tensor.capnp")
 MAGIC = 0x314e4b53  # "SKN1"
 with open(SCHEMA, encoding="utf-8") as schema:
     VERSION = re.search(r"const protocolVersion :UInt\d+ = (\d+)", schema.read()).group(1)
-HELLO = f"(magic = 0x534b45494e303031, protocolVersion = {VERSION}, role = {{role}})"
+HELLO = f"magic = 0x534b45494e303031, protocolVersion = {VERSION}"
 
 
-def convert(kind, text):
-    done = subprocess.run(["capnp", "--import-path=/usr/include", "encode", SCHEMA, kind],
+def convert(kind, text, schema=SCHEMA):
+    done = subprocess.run(["capnp", "--import-path=/usr/include", "encode", schema, kind],
                           input=text.encode(), capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
@@ -31,13 +32,27 @@ def framed(message):
     return struct.pack("<II", MAGIC, len(message) // 8) + message
 
 
+def fields(values):
+    return ", ".join(f"{name} = {value}" for name, value in values.items())
+
+
+def hello(role, **more):
+    """The first message on a connection; a peer says more of itself than others."""
+    return framed(convert("Hello", f"({HELLO}, {fields({'role': role, **more})})"))
+
+
+def tensor_header(**values):
+    """What goes ahead of a tensor on a data connection."""
+    return framed(convert("TensorHeader", f"({fields(values)})", TENSOR_SCHEMA))
+
+
 class Stranger:
     """A connection of our own to `address`, which has said hello."""
 
     def __init__(self, address, role="worker"):
         host, port = address.rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), timeout=10)
-        self.socket.sendall(framed(convert("Hello", HELLO.format(role=role))))
+        self.socket.sendall(hello(role))
         self.generation = self.term = self.worker = 0
 
     def say(self, body, generation=None):
