@@ -4,9 +4,11 @@ what it is not, and training goes on from another source or says why it cannot."
 import glob
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from checkpoints import newest, read_model, worst_relative  # noqa: E402
@@ -16,6 +18,7 @@ from running import Program  # noqa: E402
 BAD_DATA = 3
 TOLERANCE = 1e-4
 TWO_STAGES = ["--parallelism.pipeline_parallel_degree", "2", "--device.speed", "0.1"]
+SLOWNESS = float(os.environ.get("SKEIN_TEST_SLOWNESS", "1"))
 NO_SNAPSHOTS = ["--elastic.snapshot_interval", "0"]
 
 # Makes the sync of a stage's files slow, as a disk under load does.
@@ -34,6 +37,36 @@ int fsync(int file) {
   return ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(file);
 }
 """
+
+
+# Lets a look at the first stage's file pass, which is for its header, and makes what follows slow, as
+# a disk does from which the whole file is read.
+SLOW_READ = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+static int looks;
+int open(const char* path, int flags, ...) {
+  va_list more;
+  va_start(more, flags);
+  const int mode = va_arg(more, int);
+  va_end(more);
+  if (strstr(path, "/model-00001-of-") && ++looks > 1) usleep(PAUSE_US);
+  return ((int (*)(const char*, int, ...))dlsym(RTLD_NEXT, "open"))(path, flags, mode);
+}
+"""
+
+
+def preloaded(program, name, code, *options):
+    """The environment of a process that has this code between itself and the C library."""
+    source = os.path.join(program.folder, name + ".c")
+    library = os.path.join(program.folder, name + ".so")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(code)
+    subprocess.run(["cc", "-shared", "-fPIC", *options, "-o", library, source, "-ldl"], check=True)
+    return {"LD_PRELOAD": library}
 
 
 def complete(run):
@@ -146,9 +179,9 @@ def waits_to_write(process):
         return "pipe" in file.read()
 
 
-def join_elsewhere(program, run):
+def join_elsewhere(program, run, mount="-t tmpfs none"):
     """A worker that has another file system where the run folder is."""
-    mount = f"mount -t tmpfs none '{run.dump}' && exec \"$@\""
+    mount = f"mount {mount} '{run.dump}' && exec \"$@\""
     with open(run.errors_path, "ab") as errors:
         run.workers.append(subprocess.Popen(
             ["unshare", "-m", "sh", "-c", mount, "sh", program.skein, "worker", "--join",
@@ -187,6 +220,35 @@ def elsewhere(program):
                    f"{worst:.1e} {name}")
 
 
+def copied(program):
+    """A worker joins that sees a copy of the run folder: what it writes there is missing here."""
+    steps = 40
+    run = ElasticRun(program, "copied", 2, *TWO_STAGES, "--training.steps", str(steps),
+                     "--checkpoint.interval", "6", apart=True)
+    run.wait_for_step(7)
+    wait_until(lambda: complete(run), 10)
+    before = complete(run)
+    copy = os.path.join(program.folder, "copy")
+    shutil.copytree(run.dump, copy, symlinks=True)
+    run.signal(2)
+    join_elsewhere(program, run, f"--bind '{copy}'")
+    joined = run.steps_done()
+    failed = run.wait_for_event("checkpoint.failed")
+    program.expect("a copy of the run folder: the coordinator says which checkpoint is not written",
+                   failed and not isinstance(failed, bool) and int(failed[0]["step"]) > joined,
+                   failed)
+    code = run.finish()
+    program.expect("a copy of the run folder: training goes on to its last step",
+                   run.steps_done() == steps, f"{code}: {run.errors()[-300:]}")
+    program.expect("a copy of the run folder: older checkpoints stay, and none lacks a stage",
+                   before and complete(run)[-1] >= before[-1], complete(run))
+    verified = program.run("verify", run.folder())
+    program.expect("a copy of the run folder: all that is complete is whole",
+                   verified.returncode == 0, verified.stdout + verified.stderr)
+    program.expect("a copy of the run folder: it ends as one whose last checkpoint is not written",
+                   code == 1, f"{code}")
+
+
 def loaded_elsewhere(program):
     """The coordinator and all workers die, and those that come instead see nothing of the run folder:
     the coordinator sends them the checkpoint."""
@@ -221,20 +283,53 @@ def loaded_elsewhere(program):
                    worst <= TOLERANCE, f"{worst:.1e} {name}")
 
 
+def slow_to_read(program):
+    """A coordinator is started again whose checkpoint comes from a slow disk: it takes workers in while
+    it reads, and makes no plan before."""
+    pause = SLOWNESS  # It is read several times.
+    slow = preloaded(program, "slow_read", SLOW_READ, f"-DPAUSE_US={int(pause * 1e6)}")
+    run = ElasticRun(program, "slow-read", 2, *TWO_STAGES, "--training.steps", "24",
+                     "--checkpoint.interval", "6", apart=True)
+    run.wait_for_step(13)
+    wait_until(lambda: 12 in complete(run), 10)
+    run.coordinator.kill()
+    run.coordinator.wait()
+    for worker in (1, 2):
+        run.signal(worker)
+    before = len(run.events())
+    start = time.monotonic()
+    run.coordinator = run.spawn("coordinator", "--resume", run.folder(), "--listen", run.address(),
+                                **slow)
+    for _ in range(2):
+        run.join()
+
+    def is_told(name, count):
+        return sum(each["event"] == name for each in run.events()[before:]) >= count
+    joined = wait_until(lambda: is_told("worker.joined", 2), 2 * pause)
+    took = time.monotonic() - start
+    program.expect("a checkpoint on a slow disk: workers are taken in while it is read",
+                   joined and not is_told("plan.made", 1), f"{took:.2f} s")
+    planned = wait_until(lambda: is_told("plan.made", 1), 30 * SLOWNESS)
+    took = time.monotonic() - start
+    program.expect("a checkpoint on a slow disk: the plan is made when it has been read",
+                   planned and took >= pause, f"{took:.2f} s")
+    code = run.finish()
+    back = [each["to"] for each in run.events("run.rolled_back")]
+    program.expect("a checkpoint on a slow disk: training goes on from it to its last step",
+                   code == 0 and back == ["12"], f"{code}, {back}: {run.errors()[-300:]}")
+
+
 def zombies(program):
     """A worker dies while the last checkpoint is being written: those who take over write the same
     state, while the first attempt is still at work."""
-    source = os.path.join(program.folder, "slow_sync.c")
-    library = os.path.join(program.folder, "slow_sync.so")
-    with open(source, "w", encoding="utf-8") as file:
-        file.write(SLOW_SYNC)
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    slow = preloaded(program, "slow_sync", SLOW_SYNC)
     run = ElasticRun(program, "zombies", 3, "--parallelism.pipeline_parallel_degree", "3",
                      "--device.speed", "0.1", "--training.steps", "8", apart=True,
-                     unlike=[([], {"LD_PRELOAD": library})] * 4)
+                     unlike=[([], slow)] * 4)
     run.wait_for_step(8)
-    # The files of the first attempt are being synced.
-    wait_until(lambda: glob.glob(os.path.join(run.folder(), "checkpoint", "*", "*.tmp")), 10)
+    temporary = os.path.join(run.folder(), "checkpoint", "*", "*.tmp")
+    program.expect("slow disks: the files of the first attempt are being synced",
+                   wait_until(lambda: glob.glob(temporary), 10))
     run.signal(3, signal.SIGKILL)
     code = run.finish()
     program.expect("slow disks: a loss during the last checkpoint costs nothing", code == 0,
@@ -253,7 +348,9 @@ def main():
     resumed(program)
     deleted_meanwhile(program)
     elsewhere(program)
+    copied(program)
     loaded_elsewhere(program)
+    slow_to_read(program)
     zombies(program)
     program.finish()
 
