@@ -44,9 +44,15 @@ absl::StatusOr<std::string> composed(std::string_view text) {
   return copy;
 }
 
+/// A file need not name the type where its fields tell it: GPT-2's own does not.
+bool has_pairs(const Json& model) {
+  if (model.contains("type")) return type_of(model) == "BPE";
+  return field_or_null(model, "vocab").is_object() && field_or_null(model, "merges").is_array();
+}
+
 /// What would change the pairs in a way that is not followed.
 absl::Status check_model(const Json& model, const std::string& path) {
-  if (type_of(model) != "BPE") return unsupported(path, absl::StrCat("model ", type_of(model)));
+  if (!has_pairs(model)) return unsupported(path, absl::StrCat("model ", type_of(model)));
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const Json& affix = field_or_null(model, key);
     const bool is_given =

@@ -61,8 +61,17 @@ def main():
     literal["pretokenizers"] = [{"type": "Split", "pattern": {"String": "(x"},
                                  "behavior": "Isolated", "invert": False}, *split("")["pretokenizers"][1:]]
     spaced = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+    # As the file that was published with GPT-2: None stands for a field that is left out.
+    untyped = {"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True},
+               "post_processor": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False},
+               "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True},
+               "model": {"type": None, "byte_fallback": None, "ignore_merges": None,
+                         "continuing_subword_prefix": "", "end_of_word_suffix": ""}}
+    base["model"]["merges"] = [" ".join(pair) if isinstance(pair, list) else pair
+                               for pair in base["model"]["merges"]]
     changes = {
         "gpt2": {},
+        "untyped": untyped,
         "llama3": {"pre_tokenizer": split(LLAMA), "post_processor": {
             "type": "Sequence", "processors": [
                 {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False,
@@ -77,12 +86,12 @@ def main():
     expected = {}
     for name, change in changes.items():
         made = copy.deepcopy(base)
-        made["model"].update(change.get("model", {}))
+        model = {**base["model"], **change.get("model", {})}
+        made["model"] = {key: value for key, value in model.items()
+                         if value is not None or key not in change.get("model", {})}
         made.update({key: value for key, value in change.items() if key != "model"})
         tokenizer = Tokenizer.from_str(json.dumps(made))
         expected[name] = [tokenizer.encode(text).ids for text in TEXTS]
-    base["model"]["merges"] = [" ".join(pair) if isinstance(pair, list) else pair
-                               for pair in base["model"]["merges"]]
     rows = [f' {json.dumps(name)}: {json.dumps(value, ensure_ascii=True)}'
             for name, value in (("base", base), ("changes", changes), ("texts", TEXTS),
                                 ("expected", expected))]

@@ -22,6 +22,7 @@ Json golden() {
   return Json::parse(file);
 }
 
+/// A field of the model that is changed to null is left out.
 Json changed(const Json& golden, const std::string& name) {
   Json json = golden["base"];
   json.merge_patch(Json{{"model", golden["changes"][name].value("model", Json::object())}});
@@ -49,6 +50,17 @@ TEST(Tokenizer, CutsAndMergesAsHuggingFaceDoes) {
       EXPECT_EQ(Json(*tokens), expected[n]) << name << ": " << all["texts"][n].dump();
     }
   }
+}
+
+/// As in the file that was published with GPT-2.
+TEST(Tokenizer, PairsNeedNoTypeWhereVocabularyAndMergesAreThere) {
+  Json untyped = changed(golden(), "untyped");
+  EXPECT_FALSE(untyped["model"].contains("type"));
+  const absl::Status status = Tokenizer::parse(untyped, "gpt2").status();
+  EXPECT_TRUE(status.ok()) << status;
+  untyped["model"].erase("merges");
+  EXPECT_THAT(std::string(Tokenizer::parse(untyped, "words").status().message()),
+              HasSubstr("model without a type is not supported"));
 }
 
 TEST(Tokenizer, GivesBackTheBytesOfWhatItEncodes) {
