@@ -111,6 +111,7 @@ absl::Status export_model(const ExportOptions& options, Signals& signals, std::o
   }
   std::vector<gpu::TextFile> text_files;
   const auto read_beside = [&](const gpu::ModelSource& opened) -> absl::Status {
+    SKEIN_RETURN_IF_ERROR(gpu::check_tokenizer(opened.folder()));
     SKEIN_ASSIGN_OR_RETURN(text_files, gpu::find_text_files({opened.folder()}));
     return absl::OkStatus();
   };

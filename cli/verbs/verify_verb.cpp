@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
+#include "gpu/checkpoint/text_files.hpp"
 #include "gpu/checkpoint/weights_folder.hpp"
 #include "gpu/files/check_there.hpp"
 #include "plans/base/status_macros.hpp"
@@ -30,6 +31,15 @@ absl::Status describe_whole(const std::string& folder, std::ostream& out) {
   return absl::OkStatus();
 }
 
+/// Digests agree also where what was written is of no use.
+std::vector<std::string> find_all_faults(const std::string& folder) {
+  std::vector<std::string> faults = gpu::find_faults(folder);
+  if (!faults.empty()) return faults;
+  const absl::Status tokenizer = gpu::check_tokenizer(folder);
+  if (!tokenizer.ok()) faults.emplace_back(tokenizer.message());
+  return faults;
+}
+
 /// A run that is under way deletes older checkpoints.
 bool is_deleted(const std::string& folder) {
   return absl::IsNotFound(gpu::check_there(absl::StrCat(folder, "/", gpu::kCompleteName)));
@@ -46,6 +56,7 @@ bool has_weights_only(const std::string& path) {
 /// It has no digests.
 absl::Status verify_weights(const std::string& path, std::ostream& out) {
   SKEIN_ASSIGN_OR_RETURN(const auto weights, gpu::WeightsFolder::open(path));
+  SKEIN_RETURN_IF_ERROR(gpu::check_tokenizer(path));
   SKEIN_RETURN_IF_ERROR(weights->check_finite());
   out << path << ": no checkpoint, but a model's folder; all weights are there and finite; "
       << text_of(weights->model()) << std::endl;
@@ -59,7 +70,7 @@ absl::Status verify_checkpoints(const std::string& path, std::ostream& out) {
   SKEIN_ASSIGN_OR_RETURN(const std::vector<std::string> folders, gpu::complete_checkpoints(path));
   size_t fault_count = 0, looked_at = 0;
   for (const std::string& folder : folders) {
-    const std::vector<std::string> faults = gpu::find_faults(folder);
+    const std::vector<std::string> faults = find_all_faults(folder);
     const absl::Status told = faults.empty() ? describe_whole(folder, out) : absl::OkStatus();
     const bool is_gone = (!faults.empty() || !told.ok()) && is_deleted(folder);
     if (is_gone) continue;

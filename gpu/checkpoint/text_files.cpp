@@ -112,13 +112,19 @@ absl::StatusOr<std::string> digest_of(const std::string& path) {
   return sha256({file->data(), file->bytes()});
 }
 
+/// It may be of a kind that is not followed here.
+absl::StatusOr<Json> read_tokenizer(const std::string& path) {
+  SKEIN_ASSIGN_OR_RETURN(Json tokenizer, read_json(path));
+  if (field_or_null(tokenizer, "model").is_object()) return tokenizer;
+  return absl::DataLossError(absl::StrCat(path, " has no \"model\"; it is no tokenizer's"));
+}
+
 /// By tokens, as these are compared where their tokenizers are at hand.
 absl::Status check_tokenizers(const std::vector<std::string>& folders) {
   std::optional<Json> expected;
   for (const std::string& folder : folders) {
-    if (folders.size() == 1) break;  // Whatever it is.
     const std::string path = tokenizer_of(folder);
-    SKEIN_ASSIGN_OR_RETURN(const Json tokenizer, read_json(path));
+    SKEIN_ASSIGN_OR_RETURN(const Json tokenizer, read_tokenizer(path));
     Json tokens = tokens_of(tokenizer);
     if (expected && tokens != *expected) {
       return absl::InvalidArgumentError(
@@ -165,6 +171,11 @@ absl::Status check_manifests(const std::vector<std::string>& folders,
 }
 
 }  // namespace
+
+absl::Status check_tokenizer(const std::string& folder) {
+  return has(folder, kTokenizerName) ? read_tokenizer(tokenizer_of(folder)).status()
+                                     : absl::OkStatus();
+}
 
 absl::Status check_same_tokens(std::vector<std::string> folders, const plans::DataSpec& data) {
   for (std::string& folder : token_folders(data)) folders.push_back(std::move(folder));

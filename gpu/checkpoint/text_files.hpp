@@ -16,10 +16,15 @@ struct TextFile {
   std::string contents;
 };
 
+/// Whether the folder's tokenizer.json, if there is one, is a JSON object with a "model", of
+/// whichever kind. DataLoss   it is not.
+absl::Status check_tokenizer(const std::string& folder);
+
 /// Whether tokens are the same by the tokenizer.json of all `folders`, and of all that have `data`,
 /// that have one. A manifest of data that has none beside it was prepared with one of these files,
 /// by its digest; one that has was prepared with that.
-/// InvalidArgument   they are not. DataLoss   a file is no JSON, or no manifest.
+/// InvalidArgument   they are not. DataLoss   as `check_tokenizer` of each, or a file is no
+/// manifest.
 /// NotFound          a manifest is not there.
 absl::Status check_same_tokens(std::vector<std::string> folders, const plans::DataSpec& data);
 

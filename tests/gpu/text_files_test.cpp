@@ -123,12 +123,27 @@ TEST_F(TextFilesTest, ModelAndDataMeanTheSameTokens) {
                             R"({"model": {"vocab": {"a": 0, "b": 1, "ab": 2}, "merges": []},
             "added_tokens": [{"id": 3, "content": "<end>"}]})",
                             R"({"model": {"vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}})",
-                            R"({"model": [], "added_tokens": 3})"}) {
+                            R"({"model": {}, "added_tokens": 3})"}) {
     const absl::Status status = check_same_tokens({model, make("other", other)}, {});
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << other;
     EXPECT_THAT(std::string(status.message()), HasSubstr("other/tokenizer.json"));
   }
   EXPECT_TRUE(absl::IsDataLoss(check_same_tokens({model, make("cut", "{")}, {})));
+}
+
+/// Each checkpoint of a run would have it.
+TEST_F(TextFilesTest, ATokenizerThatIsCutIsNamedAlsoWhereItIsTheOnlyOne) {
+  const std::string model = make("model", R"({"model": {"type": "Unigram", "vocab": [["a", 0]]}})");
+  EXPECT_TRUE(check_same_tokens({model}, {}).ok()) << "whichever kind it is";
+  EXPECT_TRUE(check_tokenizer(model).ok());
+  EXPECT_TRUE(check_tokenizer(folder.path()).ok()) << "there is none";
+  for (const char* broken : {"", R"({"model": {"vocab": )", "[1]", "{}", R"({"model": []})"}) {
+    make("model", broken);
+    for (const absl::Status& status : {check_same_tokens({model}, {}), check_tokenizer(model)}) {
+      EXPECT_TRUE(absl::IsDataLoss(status)) << broken << ": " << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("model/tokenizer.json")) << broken;
+    }
+  }
 }
 
 constexpr const char* kOneToken = R"({"model": {"vocab": {"a": 0}}})";

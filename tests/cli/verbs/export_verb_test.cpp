@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <sstream>
 #include <string>
@@ -56,6 +57,16 @@ TEST_F(ExportTest, RefusesWeightsThatAreNoNumbersAndLeavesNothing) {
     EXPECT_THAT(std::vector<fs::path>(fs::directory_iterator(out_.path()), {}), IsEmpty());
     fs::remove_all(run_.file("checkpoint"));
   }
+}
+
+TEST_F(ExportTest, RefusesATokenizerThatIsCutAndLeavesNothing) {
+  ASSERT_TRUE(export_with(0.5F).ok());
+  const std::string model = out_.file("model");
+  std::ofstream(model + "/tokenizer.json") << R"({"model": {"voc)";
+  const absl::Status status = export_model({model, out_.file("again")}, signals_, said_);
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("model/tokenizer.json"));
+  EXPECT_FALSE(fs::exists(out_.file("again")));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string>
 
+#include "gpu/checkpoint/text_files.hpp"
 #include "tests/gpu/small_checkpoints.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -31,6 +32,24 @@ TEST(VerifyVerb, ACheckpointThatCannotBeLookedAtIsAFault) {
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_THAT(said.str(),
               AllOf(HasSubstr(complete), HasSubstr("step-00000001: all digests agree")));
+}
+
+/// Its digest is right: it was broken when it was written.
+TEST(VerifyVerb, ATokenizerThatIsCutIsAFault) {
+  tests::TemporaryFolder run;
+  gpu::TextFile cut = {"tokenizer.json", R"({"model": {"voc)"};
+  ASSERT_TRUE(gpu::keep_text_files({cut}, run.path()).ok());
+  const auto saved = gpu::save_small_checkpoint(run.path(), 1, 0.5F);
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  std::ostringstream said;
+  EXPECT_TRUE(absl::IsDataLoss(verify_checkpoints(run.path(), said)));
+  EXPECT_THAT(said.str(), HasSubstr("step-00000001/tokenizer.json"));
+  for (const char* name : {"COMPLETE", "trainer_state.json", "optimizer.safetensors.index.json"}) {
+    fs::remove(*saved + "/" + name);
+  }
+  const absl::Status status = verify_checkpoints(*saved, said);  // It is a model's folder.
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("step-00000001/tokenizer.json"));
 }
 
 }  // namespace
