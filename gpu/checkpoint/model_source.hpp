@@ -33,9 +33,10 @@ class ModelSource {
   /// Positions that the model has been trained for, here or before: later ones have learned
   /// nothing.
   int64_t positions() const;
-  /// Tells whether the folder of this name on another machine is the same model, by config.json,
-  /// the names and sizes of weights, and what COMPLETE says of a checkpoint. Unavailable if these
-  /// cannot be read.
+  /// Tells whether the folder of this name on another machine is the same model: by config.json,
+  /// and what COMPLETE says of a checkpoint, or else names and sizes of the files of weights, their
+  /// headers and pieces of what they hold. Unavailable if these cannot be read; else as
+  /// `MappedFile::open`.
   absl::StatusOr<uint64_t> digest() const;
   /// Copies a parameter as float32.
   absl::Status read(const std::string& name, std::span<float> out) const;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -104,6 +105,41 @@ TEST_F(ModelSourceTest, KnowsThePositionsOfTheWeightsThatTrainingBeganWith) {
     ASSERT_TRUE(save_small_checkpoint(run_.path(), static_cast<uint64_t>(known), 1, state).ok());
     EXPECT_EQ(ModelSource::open(run_.path())->positions(), known);
     EXPECT_EQ(ModelSource::open(run_.path())->trained_seq_len(), std::nullopt);
+  }
+}
+
+/// Two models that were trained on from the same one have files of the same names and sizes.
+TEST_F(ModelSourceTest, TheDigestTellsTwoTrainingsOfOneModelApart) {
+  const std::string model = newest_;
+  fs::remove(model + "/COMPLETE");
+  const auto digest = [&model] { return ModelSource::open(model)->digest().value(); };
+  const uint64_t before = digest();
+  EXPECT_EQ(digest(), before);
+  const std::string path = model + "/model-00001-of-00001.safetensors";
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-1, std::ios::end);
+  file.put('\1');
+  file.close();
+  EXPECT_NE(digest(), before);
+}
+
+/// Not all of a large file is read.
+TEST_F(ModelSourceTest, TheDigestSeesEachPartOfALargeFile) {
+  fs::remove(newest_ + "/COMPLETE");
+  const std::string path = newest_ + "/beside.safetensors";  // No part of the model.
+  constexpr int64_t kBytes = 1 << 24;
+  const auto digest_with = [&](int64_t begin, int64_t end) {
+    std::string bytes(kBytes, '\0');
+    for (int64_t at = begin; at < end; ++at) bytes[static_cast<size_t>(at)] = 'x';
+    std::ofstream(path, std::ios::binary) << bytes;
+    return ModelSource::open(newest_)->digest().value();
+  };
+  const uint64_t before = digest_with(0, 0);
+  EXPECT_NE(digest_with(kBytes - 1, kBytes), before);
+  EXPECT_NE(digest_with(0, 1), before);
+  constexpr int64_t kPart = kBytes / 32;
+  for (int64_t at = 0; at + kPart <= kBytes; at += kPart) {
+    EXPECT_NE(digest_with(at, at + kPart), before) << at;
   }
 }
 
