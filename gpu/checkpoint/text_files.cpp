@@ -56,31 +56,37 @@ bool is_end(const Json& value, const std::string& path) {
   return !value.is_null() && parse_end_tokens(value, path).ok();
 }
 
-/// What config.json says of the end of a text; null: nothing. A file of that name may be anybody's
-/// beside data, and whoever needs a model's says what is wrong with it.
-Json end_by_config(const std::string& folder) {
-  const std::string path = absl::StrCat(folder, "/", kConfigName);
-  const absl::StatusOr<Json> config = read_json(path);
-  if (!config.ok()) return nullptr;
-  const Json& end = field_or_null(*config, kEndKey);
+/// What a file of the folder says of the end of a text; null: nothing. A config.json may be
+/// anybody's beside data, and whoever needs a model's says what is wrong with it.
+Json end_by(const std::string& folder, const char* name) {
+  const std::string path = absl::StrCat(folder, "/", name);
+  const absl::StatusOr<Json> json = read_json(path);
+  if (!json.ok()) return nullptr;
+  const Json& end = field_or_null(*json, kEndKey);
   return is_end(end, path) ? end : nullptr;
 }
 
-/// generation_config.json of a model's folder; where it does not say behind which token a text ends
-/// and config.json does, also that. Nothing if neither does.
-absl::Status read_generation_config(const std::string& folder, std::vector<TextFile>& files) {
+/// The first generation_config.json, and behind which token a text ends by the first folder that
+/// says so: the model's may not, and data be prepared with one. Nothing if there is neither.
+absl::Status read_generation_config(const std::vector<std::string>& folders,
+                                    std::vector<TextFile>& files) {
   OrderedJson generation = OrderedJson::object();
-  const bool is_there = has(folder, kGenerationConfigName);
-  if (is_there) {
-    SKEIN_RETURN_IF_ERROR(read_into(folder, kGenerationConfigName, files));
-    generation = OrderedJson::parse(files.back().contents, nullptr, /*allow_exceptions=*/false);
-    // What is no JSON is copied as it is, too.
-    if (!generation.is_object()) return absl::OkStatus();
-    const Json said = generation.value(kEndKey, OrderedJson());
-    if (is_end(said, absl::StrCat(folder, "/", kGenerationConfigName))) return absl::OkStatus();
+  bool is_there = false;
+  Json end;
+  for (const std::string& folder : folders) {
+    if (!is_there && has(folder, kGenerationConfigName)) {
+      is_there = true;
+      SKEIN_RETURN_IF_ERROR(read_into(folder, kGenerationConfigName, files));
+      generation = OrderedJson::parse(files.back().contents, nullptr, /*allow_exceptions=*/false);
+      // What is no JSON is copied as it is, too.
+      if (!generation.is_object()) return absl::OkStatus();
+    }
+    end = end_by(folder, kGenerationConfigName);
+    if (end.is_null()) end = end_by(folder, kConfigName);
+    if (!end.is_null()) break;
   }
-  const Json end = end_by_config(folder);
-  if (end.is_null()) return absl::OkStatus();
+  const Json said = generation.value(kEndKey, OrderedJson());
+  if (end.is_null() || said == end) return absl::OkStatus();
   generation[kEndKey] = end;
   if (!is_there) files.push_back({kGenerationConfigName, ""});
   files.back().contents =
@@ -194,11 +200,7 @@ absl::StatusOr<std::vector<TextFile>> find_text_files(const std::vector<std::str
     }
     break;
   }
-  for (const std::string& folder : folders) {
-    const size_t count = files.size();
-    SKEIN_RETURN_IF_ERROR(read_generation_config(folder, files));
-    if (files.size() > count) break;
-  }
+  SKEIN_RETURN_IF_ERROR(read_generation_config(folders, files));
   return files;
 }
 

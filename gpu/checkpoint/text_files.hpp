@@ -30,9 +30,10 @@ absl::Status check_same_tokens(std::vector<std::string> folders, const plans::Da
 
 /// tokenizer.json and what stands beside it of tokenizer_config.json, special_tokens_map.json and
 /// chat_template.jinja, of the first of `folders` that has the former; generation_config.json of
-/// the first that has it, or a config.json whose `eos_token_id` has token numbers, which it then
-/// has as well. A config.json that does not say so, or is no JSON, is as good as none. Empty if
-/// there are none.
+/// the first that has it, up to the first that names the end of a text: `eos_token_id`, token
+/// numbers, in generation_config.json or else in config.json. It then names that end as well, and
+/// is made where there is none. A config.json that does not say so, or is no JSON, is as good as
+/// none. Empty if there are none.
 /// InvalidArgument   a file is too large.
 /// Others            as `MappedFile::open`.
 absl::StatusOr<std::vector<TextFile>> find_text_files(const std::vector<std::string>& folders);

@@ -80,6 +80,20 @@ TEST_F(TextFilesTest, TheEndTokenOfConfigJsonGoesIntoGenerationConfig) {
   EXPECT_EQ(find_text_files({model, data}).value().back().contents, "no JSON");
 }
 
+/// Data are prepared with an end token behind each document.
+TEST_F(TextFilesTest, TheEndTokenOfTheDataGoesIntoTheModelsGenerationConfig) {
+  const std::string data = make("data", "{}");
+  std::ofstream(data + "/generation_config.json") << R"({"top_k": 9, "eos_token_id": 7})";
+  const std::string model = make("model", "{}");
+  std::ofstream(model + "/config.json") << R"({"vocab_size": 9})";
+  for (const char* said : {R"({"top_p": 0.5})", R"({"top_p": 0.5, "eos_token_id": "</s>"})"}) {
+    std::ofstream(model + "/generation_config.json") << said;
+    EXPECT_EQ(nlohmann::json::parse(find_text_files({model, data}).value().back().contents),
+              nlohmann::json::parse(R"({"top_p": 0.5, "eos_token_id": 7})"));
+    EXPECT_EQ(find_text_files({model}).value().back().contents, said);
+  }
+}
+
 /// It may lie beside data by chance.
 TEST_F(TextFilesTest, AConfigJsonThatSaysNoTokenIsAsGoodAsNone) {
   const std::string data = make("data", "{}");
