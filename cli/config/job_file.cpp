@@ -21,6 +21,7 @@
 #include "cli/config/toml_parser.hpp"
 #include "cli/config/toml_text.hpp"
 #include "gpu/checkpoint/model_config.hpp"
+#include "gpu/checkpoint/newest_checkpoint.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/job/spelled_out.hpp"
 
@@ -211,7 +212,8 @@ void set_origins(LoadedJob& job, std::initializer_list<const char*> names, const
 
 /// Whether the last word on each key is the same as the folder's; what says so in other words is
 /// taken out, so that the folder's stay. `job` has the folder's model.
-absl::Status check_claims(std::vector<Assignment>& assignments, const LoadedJob& job) {
+absl::Status check_claims(std::vector<Assignment>& assignments, const LoadedJob& job,
+                          const std::string& folder) {
   std::map<const JobKey*, const Assignment*> last;  // A flag goes before the job file.
   for (const Assignment& each : assignments) last[each.key] = &each;
   std::set<const JobKey*> in_other_words;
@@ -228,7 +230,7 @@ absl::Status check_claims(std::vector<Assignment>& assignments, const LoadedJob&
     if (claim != ModelClaim::kOther) continue;
     return at_key(each.origin, name,
                   absl::StrCat(name, " = ", key.get(given), ": it is ", key.get(said), " in ",
-                               job.spec.model_from, "/config.json; leave it out"));
+                               folder, "/config.json; leave it out"));
   }
   std::erase_if(assignments,
                 [&](const Assignment& each) { return in_other_words.contains(each.key); });
@@ -243,20 +245,25 @@ absl::Status take_model(std::vector<Assignment>& assignments, LoadedJob& job) {
         job.origins["model.flavor"], "model.flavor",
         "model.flavor: the folder of model.from says how large the model is; leave it out");
   }
-  const auto found = gpu::read_model_config(job.spec.model_from);
+  std::string folder;
+  const absl::Status found =
+      gpu::read_newest(job.spec.model_from, [&](const std::string& newest) -> absl::Status {
+        folder = newest;
+        SKEIN_ASSIGN_OR_RETURN(job.spec.model, gpu::read_model_config(folder));
+        return absl::OkStatus();
+      });
   if (!found.ok()) {
     return at_key(origin, "model.from",
-                  absl::StrCat("model.from: ", std::string(found.status().message()),
-                               absl::IsNotFound(found.status())
+                  absl::StrCat("model.from: ", std::string(found.message()),
+                               absl::IsNotFound(found)
                                    ? "; give a folder with config.json and model.safetensors, as "
-                                     "Hugging Face's save_pretrained makes it"
+                                     "Hugging Face's save_pretrained makes it, or a run's folder"
                                    : ""));
   }
-  job.spec.model = *found;
   for (const JobKey& key : job_keys()) {
     if (describes_model(key.full_name())) job.origins[key.full_name()] = "model.from";
   }
-  return check_claims(assignments, job);
+  return check_claims(assignments, job, folder);
 }
 
 absl::Status apply_defaults(std::vector<Assignment>& assignments, LoadedJob& job) {

@@ -182,10 +182,11 @@ void add_model_and_data(std::vector<JobKey>& keys) {
                      "gpt2-large, gpt2-xl), or a published model (tinyllama-1.1b, smollm-135m, "
                      "smollm-360m, llama-3.2-1b, qwen2.5-0.5b), which sets the family, too; the "
                      "keys below override it"));
-  keys.push_back(key("model", "from", SKEIN_FIELD(model_from),
-                     "folder in Hugging Face's form, or checkpoint of ours, with whose weights "
-                     "training begins, at step 0; the keys below but initializer_range are "
-                     "then taken from its config.json"));
+  keys.push_back(
+      key("model", "from", SKEIN_FIELD(model_from),
+          "folder in Hugging Face's form, or checkpoint or run folder of ours, with whose "
+          "weights training begins, at step 0; the keys below but initializer_range are "
+          "then taken from its config.json"));
   keys.push_back(key("model", "vocab_size", SKEIN_FIELD(model.vocab_size), "V; 256 for bytes"));
   keys.push_back(key("model", "positions", SKEIN_FIELD(model.positions),
                      "longest sequence that the model is made for"));

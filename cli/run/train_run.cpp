@@ -17,6 +17,7 @@
 #include "cli/run/two_observers.hpp"
 #include "gpu/checkpoint/byte_tokens.hpp"
 #include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/newest_checkpoint.hpp"
 #include "gpu/checkpoint/text_files.hpp"
 #include "gpu/data/token_source.hpp"
 #include "gpu/files/durable_file.hpp"
@@ -140,17 +141,15 @@ absl::Status check_latest(const RunFolder& folder) {
       "the folder step-..., too; remove it and resume again"));
 }
 
-/// How a new run's text becomes tokens: it is said beside the weights or the checkpoint that the
-/// run begins with, else beside its data.
+/// How a new run's text becomes tokens: it is said in the folder of the weights or the checkpoint
+/// that the run begins with, if there is one, else beside its data.
 absl::StatusOr<std::vector<gpu::TextFile>> text_files_of(const plans::JobSpec& job,
-                                                         const actors::StartPoint& start) {
+                                                         const std::string& folder) {
   std::vector<std::string> folders;
-  for (const std::string& folder : {job.model_from, start.checkpoint_path}) {
-    if (!folder.empty()) folders.push_back(folder);
-  }
+  if (!folder.empty()) folders.push_back(folder);
   SKEIN_RETURN_IF_ERROR(gpu::check_bytes_are_tokens(folders, job.data));
   SKEIN_RETURN_IF_ERROR(gpu::check_same_tokens(folders, job.data));
-  for (std::string& folder : gpu::token_folders(job.data)) folders.push_back(std::move(folder));
+  for (std::string& each : gpu::token_folders(job.data)) folders.push_back(std::move(each));
   return gpu::find_text_files(folders);
 }
 
@@ -259,12 +258,18 @@ absl::Status TrainRun::prepare() {
   if (folder_.path.empty()) {
     SKEIN_ASSIGN_OR_RETURN(coordinating.start, actors::find_start(job_.spec, load_path_));
     std::unique_ptr<gpu::WeightsFolder> weights;
-    if (!job_.spec.model_from.empty() && !options_.only_profiles) {
-      SKEIN_ASSIGN_OR_RETURN(weights, gpu::WeightsFolder::open(job_.spec.model_from));
-      SKEIN_RETURN_IF_ERROR(weights->check_use(job_.spec.model));
-    }
-    SKEIN_ASSIGN_OR_RETURN(const std::vector<gpu::TextFile> text_files,
-                           text_files_of(job_.spec, *coordinating.start));
+    std::vector<gpu::TextFile> text_files;
+    const auto open_in = [&](const std::string& folder) -> absl::Status {
+      if (!job_.spec.model_from.empty() && !options_.only_profiles) {
+        SKEIN_ASSIGN_OR_RETURN(weights, gpu::WeightsFolder::open(folder));
+        SKEIN_RETURN_IF_ERROR(weights->check_use(job_.spec.model));
+      }
+      SKEIN_ASSIGN_OR_RETURN(text_files, text_files_of(job_.spec, folder));
+      return absl::OkStatus();
+    };
+    SKEIN_RETURN_IF_ERROR(job_.spec.model_from.empty()
+                              ? open_in(coordinating.start->checkpoint_path)
+                              : gpu::read_newest(job_.spec.model_from, open_in));
     if (weights) SKEIN_RETURN_IF_ERROR(weights->check_finite());  // Last: it reads all of them.
     SKEIN_ASSIGN_OR_RETURN(folder_, make_run_folder(job_));
     is_new_ = true;
@@ -288,7 +293,7 @@ absl::Status TrainRun::import_from(const gpu::WeightsFolder& weights, actors::St
   SKEIN_ASSIGN_OR_RETURN(start.checkpoint_path,
                          gpu::import_weights(weights, job_.spec, state, folder_.path));
   load_path_ = folder_.path;
-  if (!options_.quiet) say(absl::StrCat("begins with the weights in ", job_.spec.model_from));
+  if (!options_.quiet) say(absl::StrCat("begins with the weights in ", weights.folder()));
   return absl::OkStatus();
 }
 

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gpu/checkpoint/checkpoint_names.hpp"
+#include "gpu/checkpoint/newest_checkpoint.hpp"
 #include "gpu/checkpoint/safetensors.hpp"
 #include "gpu/files/mapped_file.hpp"
 #include "plans/base/rng.hpp"
@@ -19,9 +20,6 @@ namespace skein::gpu {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Runs that complete a checkpoint faster than one can be opened are none.
-constexpr int kAttempts = 5;
 
 /// So many pieces of a file of weights tell it from one of the same model that was trained on, in
 /// which each product has moved.
@@ -44,30 +42,16 @@ absl::StatusOr<std::string> sample_of(const std::string& path) {
   return sample;
 }
 
-/// The checkpoint that the path means now, whatever a link points at later; empty: none.
-std::string newest_of(const std::string& path) {
-  std::error_code error;
-  const auto there = complete_checkpoints(path);
-  if (!there.ok()) return "";
-  const bool is_link = fs::is_symlink(there->front(), error);
-  return is_link ? fs::canonical(there->front(), error).string() : there->front();
-}
-
 }  // namespace
 
 absl::StatusOr<ModelSource> ModelSource::open(
     const std::string& path, const std::function<absl::Status(const ModelSource&)>& read_beside) {
-  for (int attempt = 1;; ++attempt) {
-    const std::string newest = newest_of(path);
-    absl::StatusOr<ModelSource> source = open_once(newest.empty() ? path : newest);
-    absl::Status status = source.status();
-    if (status.ok() && read_beside) status = read_beside(*source);
-    std::error_code error;
-    const bool is_gone = !newest.empty() && !fs::exists(fs::path(newest) / kCompleteName, error);
-    if (is_gone && attempt < kAttempts) continue;
-    if (!status.ok()) return status;
-    return source;
-  }
+  ModelSource source;
+  SKEIN_RETURN_IF_ERROR(read_newest(path, [&](const std::string& folder) -> absl::Status {
+    SKEIN_ASSIGN_OR_RETURN(source, open_once(folder));
+    return read_beside ? read_beside(source) : absl::OkStatus();
+  }));
+  return source;
 }
 
 absl::StatusOr<ModelSource> ModelSource::open_once(const std::string& path) {

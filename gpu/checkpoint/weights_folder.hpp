@@ -19,17 +19,18 @@ namespace skein::gpu {
 /// model.safetensors.index.json names. A checkpoint of ours is one, too. Thread-safe.
 class WeightsFolder {
  public:
-  /// Reads config.json and the headers of all files. Each parameter of the model is there in its
-  /// shape and in a type that can be read, and nothing is beside them but what can be computed:
-  /// masks, wavelengths, a tied head.
-  /// NotFound          the folder or one of its files is not there.
-  /// InvalidArgument   the model is none of ours, or a tensor is missing, unknown, of another shape
+  /// Reads config.json and the headers of all files of `folder`, which is no link that may change.
+  /// Each parameter of the model is there in its shape and in a type that can be read, and nothing
+  /// is beside them but what can be computed: masks, wavelengths, a tied head. NotFound the folder
+  /// or one of its files is not there. InvalidArgument   the model is none of ours, or a tensor is
+  /// missing, unknown, of another shape
   ///                   or of a type that is not read; the message names it.
   /// DataLoss          a file is damaged, lacks a field or has a tensor of a type that is not
   ///                   known; of a checkpoint of ours all contents are compared with what was
   ///                   written.
   static absl::StatusOr<std::unique_ptr<WeightsFolder>> open(const std::string& folder);
 
+  const std::string& folder() const { return folder_; }
   const plans::ModelSpec& model() const { return model_; }
   /// Positions that the weights have learned: all, but for a checkpoint of ours that says
   /// otherwise.

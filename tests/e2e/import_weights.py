@@ -30,7 +30,7 @@ def make_folder(program):
     for name in os.listdir(newest(run)):
         if name == "config.json" or name.startswith("model"):
             shutil.copy(os.path.join(newest(run), name), folder)
-    return folder
+    return run, folder
 
 
 def every_key(program, but, value):
@@ -63,7 +63,7 @@ def check_refusals(program, folder):
 
 def main():
     program = Program()
-    folder = make_folder(program)
+    base, folder = make_folder(program)
     brought = read_model(folder)
     check_refusals(program, folder)
     words = ["--model.from", folder, *OTHER_TEXT]
@@ -72,6 +72,12 @@ def main():
     begun = read_model(os.path.join(alone, "checkpoint", "step-00000000"))
     program.expect("from the same bits", begun.keys() == brought.keys() and
                    all((begun[name] == brought[name]).all() for name in brought))
+
+    result, again = program.train("again", "--model.from", base, *OTHER_TEXT, "--training.steps", "1")
+    program.expect("a run's folder stands for its newest checkpoint", result.returncode == 0 and
+                   newest(base) in result.stderr, result.stderr[-300:])
+    begun = read_model(os.path.join(again, "checkpoint", "step-00000000"))
+    program.expect("with the same bits", all((begun[name] == brought[name]).all() for name in brought))
 
     _, fresh = program.train("fresh", *MODEL, *OTHER_TEXT)
     losses = [loss_of_first_step(run) for run in (alone, fresh)]

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu/checkpoint/newest_checkpoint.hpp"
 #include "tests/gpu/small_checkpoints.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -106,6 +107,34 @@ TEST_F(ModelSourceTest, KnowsThePositionsOfTheWeightsThatTrainingBeganWith) {
     EXPECT_EQ(ModelSource::open(run_.path())->positions(), known);
     EXPECT_EQ(ModelSource::open(run_.path())->trained_seq_len(), std::nullopt);
   }
+}
+
+/// What is read of a run that goes on is of one checkpoint.
+TEST_F(ModelSourceTest, ALinkThatIsMovedMeanwhileIsNotFollowedTwice) {
+  const std::string latest = run_.file("checkpoint/latest");
+  const std::string first = fs::canonical(newest_).string();
+  for (const std::string& path : {latest, run_.path()}) {
+    std::vector<std::string> read;
+    const absl::Status status = read_newest(path, [&](const std::string& folder) {
+      read.push_back(folder);
+      fs::remove(latest);
+      fs::create_directory_symlink("elsewhere", latest);
+      const absl::Status opened = WeightsFolder::open(folder).status();
+      fs::remove(latest);
+      fs::create_directory_symlink("step-00000001", latest);
+      return opened;
+    });
+    EXPECT_TRUE(status.ok()) << path << ": " << status;
+    ASSERT_THAT(read, testing::SizeIs(1));
+    EXPECT_EQ(fs::canonical(read.front()).string(), first);
+  }
+  std::string read;
+  const auto take = [&read](const std::string& folder) {
+    read = folder;
+    return absl::OkStatus();
+  };
+  EXPECT_TRUE(read_newest(run_.file("nowhere"), take).ok());
+  EXPECT_EQ(read, run_.file("nowhere")) << "whoever reads it says what is wrong with it";
 }
 
 /// Two models that were trained on from the same one have files of the same names and sizes.

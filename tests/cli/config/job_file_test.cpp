@@ -257,6 +257,28 @@ TEST_F(JobFile, OfTheModelInAFolderTheLastWordCounts) {
               StartsWith("--model.n_layer = 5: it is 4 in "));
 }
 
+TEST_F(JobFile, OfARunsFolderTheNewestCheckpointHasTheModel) {
+  for (const int blocks : {2, 3}) {
+    const std::string checkpoint = folder_.file("checkpoint/step-0000000" + std::to_string(blocks));
+    std::filesystem::create_directories(checkpoint);
+    std::ofstream(checkpoint + "/COMPLETE") << "{}";
+    std::ofstream(checkpoint + "/config.json")
+        << R"({"model_type": "gpt2", "vocab_size": 256, "n_positions": 64, "n_embd": 64,
+               "n_head": 4, "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5,
+               "n_layer": )"
+        << blocks << "}";
+  }
+  const Overrides from = {{"model.from", folder_.path()}};
+  const auto job = load("[training]\nseq_len = 8\n", from);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->spec.model.layers, 3);
+  EXPECT_EQ(job->spec.model_from, folder_.path());
+  EXPECT_THAT(trouble("[model]\nn_layer = 2\n[training]\nseq_len = 8\n", from),
+              HasSubstr("it is 3 in " + folder_.file("checkpoint/step-00000003/config.json")));
+  EXPECT_THAT(trouble("", {{"model.from", folder_.file("checkpoint/step-00000004")}}),
+              HasSubstr("or a run's folder"));
+}
+
 /// What a folder's config.json leaves out is as it is anyway, and a job may say so.
 TEST_F(JobFile, KeysMaySayTheSameOfAFoldersModelInOtherWords) {
   std::ofstream(folder_.file("config.json"))
