@@ -103,10 +103,15 @@ def with_library(program, python):
                         "--job.dump_folder", "small", "--data.dataset", "tokens", "--data.path",
                         "long-out/manifest.json")
     program.expect_refusal("a smaller vocabulary is refused", USAGE, ["328 tokens", "vocab_size"], small)
+    program.write("empty.txt", "")
     for claim, code, words, given in (
             ("a missing input is named", BAD_DATA, ["nope"], ["nope"]),
             ("a line without the key is named", BAD_DATA, ["b.jsonl:1", "--key"],
              ["long/b.jsonl", "--key", "body"]),
+            ("an input without text is called so", BAD_DATA, ["no text to train on"], ["empty.txt"]),
+            ("where all is held out, the inputs are not called empty", BAD_DATA,
+             ["the only document is held out", "--validation-fraction"],
+             ["in/a.txt", "--validation-fraction", "0.9"]),
             ("an unknown end token is named", USAGE, ["<end>", "--end-token"],
              ["in", "--end-token", "<end>"])):
         program.expect_refusal(claim, code, words, prepare(program, "bad", *given, *common, python=python))
