@@ -279,19 +279,29 @@ class TokenRun {
   /// The backward of a token comes to its layers one after the other, the last one first.
   void note_layers(TokenId token, int64_t rows, double begin_us, double end_us) {
     const LayerRange& layers = plan_.sub_models[token.level];
+    if (options_.follows_training_mode) {
+      after(end_us, [this, token, layers] {
+        if (++tokens_done_[layers.begin] == plan_.shape.count(token.level)) {
+          reduce(token.level, layers);
+        }
+      });
+      return;
+    }
     const double all_us = range_times(options_.profile, layers, rows).backward_us();
     double done_us = 0;
     for (int64_t layer = layers.end - 1; layer >= layers.begin; --layer) {
       done_us += layer_times(options_.profile, layer, rows).backward_us();
       const double part = all_us > 0 ? done_us / all_us : 1;
       after(begin_us + part * (end_us - begin_us), [this, token, layer] {
-        if (++tokens_done_[layer] == plan_.shape.count(token.level)) reduce(token.level, layer);
+        if (++tokens_done_[layer] == plan_.shape.count(token.level)) {
+          reduce(token.level, {layer, layer + 1});
+        }
       });
     }
   }
 
   /// In a ring of all who may train the level.
-  void reduce(uint32_t level, int64_t layer) {
+  void reduce(uint32_t level, const LayerRange& layers) {
     const std::vector<WorkerId>& members = plan_.level_workers[level];
     double begin_us = now_us_;
     for (WorkerId id : members) {
@@ -299,9 +309,9 @@ class TokenRun {
       if (options_.follows_training_mode) begin_us = std::max(begin_us, at(id).awake_us);
     }
     const auto count = static_cast<double>(members.size());
-    int64_t own_bytes = parameter_bytes(options_.profile, {layer, layer + 1});
+    int64_t own_bytes = parameter_bytes(options_.profile, layers);
     // The other use of a tied embedding is added up with the first level's.
-    if (level > 0 && layer + 1 == static_cast<int64_t>(options_.profile.layers.size())) {
+    if (level > 0 && layers.end == static_cast<int64_t>(options_.profile.layers.size())) {
       own_bytes -= options_.profile.tied_bytes;
     }
     const double bytes =
@@ -313,7 +323,7 @@ class TokenRun {
       for (WorkerId id : members) at(id).send_free_us = at(id).receive_free_us = end_us;
       result_.reduced_bytes += bytes;
     }
-    after(end_us, [this] { ++synced_; });
+    after(end_us, [this, layers] { synced_ += static_cast<size_t>(layers.end - layers.begin); });
   }
 
   const TokenPlan& plan_;
@@ -325,8 +335,10 @@ class TokenRun {
   std::multimap<double, std::function<void()>> events_;
   double now_us_ = 0;
   uint32_t step_ = 0;
-  std::map<int64_t, uint32_t> tokens_done_;  // By layer: whose gradients of it are there.
-  size_t synced_ = 0;                        // Layers that are reduced.
+  /// By layer: whose gradients of it are there. Counted for the first one of a sub-model where all
+  /// of its layers are reduced at once.
+  std::map<int64_t, uint32_t> tokens_done_;
+  size_t synced_ = 0;  // Layers that are reduced.
   TokenSimulation result_;
 };
 

@@ -35,7 +35,8 @@ struct TokenSimulationOptions {
   Scenario scenario;
   /// As the training mode does it: who sleeps has its part in the sum of gradients, if only zeros,
   /// and adds it when it is awake; buckets are as large as what each came to in the step before;
-  /// and nobody helps others before its own last backward is done.
+  /// nobody helps others before its own last backward is done; and a sub-model's layers are reduced
+  /// in one ring when its last backward has ended, not each while that goes on.
   bool follows_training_mode = false;
   uint32_t steps = 10;
 };
@@ -54,8 +55,8 @@ int64_t simulation_work(const TokenShape& shape, const TokenSimulationOptions& o
 
 /// Steps of a job that is trained by tokens. A layer's gradients are reduced in a ring of all who
 /// may train its level, as soon as the backward of every token has come through it, one layer after
-/// the other (the training mode itself reduces a sub-model at once); the next step begins when all
-/// are. A backward that is due goes before a forward, the deepest first. There is no update.
+/// the other; the next step begins when all are. A backward that is due goes before a forward, the
+/// deepest first. There is no update.
 /// InvalidArgument   if the sub-models are not all layers, or the shape or workers do not fit them.
 /// Cost              about `simulation_work`.
 absl::StatusOr<TokenSimulation> simulate_tokens(const TokenPlan& plan,

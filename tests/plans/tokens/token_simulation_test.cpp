@@ -87,6 +87,25 @@ TEST(TokenSimulation, ASleeperIsWaitedForWhereItHasAPartInTheSum) {
   }
 }
 
+/// Only what is in a deeper sub-model is reduced while the backward is at the other layer.
+TEST(TokenSimulation, TheTrainingModeReducesASubModelWhenItsLastBackwardHasEnded) {
+  TokenSimulationOptions options = options_of({1, 1, 1, 1});
+  options.follows_training_mode = true;
+  const double work_us = 2 * 2 * (kForwardUs + kBackwardUs);
+  const auto whole = simulate_tokens(whole_model(8, 2, 4), options);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  for (double each_us : whole->step_us) {
+    EXPECT_DOUBLE_EQ(each_us, work_us + 2 * ring_us(4, kWeightBytes));
+  }
+  const TokenPlan cut{{{0, 1}, {1, 2}}, {8, {2, 2}}, {first(4), first(4)}, {}};
+  const auto in_two = simulate_tokens(cut, options);
+  ASSERT_TRUE(in_two.ok()) << in_two.status();
+  ASSERT_GT(ring_us(4, kWeightBytes), 2 * kBackwardUs) << "it is not hidden whole";
+  for (double each_us : in_two->step_us) {
+    EXPECT_DOUBLE_EQ(each_us, work_us - 2 * kBackwardUs + 2 * ring_us(4, kWeightBytes));
+  }
+}
+
 /// The first worker has the data and the second one the end: the last output goes over, and the
 /// gradient comes back.
 TEST(TokenSimulation, OutputsAndGradientsTravelBetweenLevels) {
