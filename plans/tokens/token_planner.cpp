@@ -53,6 +53,7 @@ TokenSimulationOptions options_of(const JobSpec& job, const PlanRequest& request
   options.latency_us = path.latency_us;
   options.request_us = kCommitUs;  // One message to the coordinator, and one back.
   options.claims_ahead = static_cast<uint32_t>(job.tokens.ahead);
+  options.recompute = job.training.recompute;
   options.follows_training_mode = true;
   options.steps = kSteps;
   return options;

@@ -198,6 +198,10 @@ class TokenRun {
     after(out_us + options_.latency_us, std::move(done));
   }
 
+  double backward_us(const LayerTimes& times) const {
+    return times.backward_us() + (options_.recompute ? times.forward_us : 0);
+  }
+
   void compute(WorkerId id) {
     Worker& own = at(id);
     if (own.is_busy) return;
@@ -212,7 +216,7 @@ class TokenRun {
     const auto rows = static_cast<int64_t>(pool_->samples_of(token).count);
     const LayerTimes times = range_times(options_.profile, plan_.sub_models[token.level], rows);
     const double work_us =
-        (is_backward ? times.backward_us() : times.forward_us) / options_.speeds[id.value - 1];
+        (is_backward ? backward_us(times) : times.forward_us) / options_.speeds[id.value - 1];
     // It slept, if it had to, before it asked for a token.
     const WorkPiece piece{static_cast<int32_t>(id.value) - 1, static_cast<int32_t>(step_), 1,
                           work_us};
@@ -287,10 +291,10 @@ class TokenRun {
       });
       return;
     }
-    const double all_us = range_times(options_.profile, layers, rows).backward_us();
+    const double all_us = backward_us(range_times(options_.profile, layers, rows));
     double done_us = 0;
     for (int64_t layer = layers.end - 1; layer >= layers.begin; --layer) {
-      done_us += layer_times(options_.profile, layer, rows).backward_us();
+      done_us += backward_us(layer_times(options_.profile, layer, rows));
       const double part = all_us > 0 ? done_us / all_us : 1;
       after(begin_us + part * (end_us - begin_us), [this, token, layer] {
         if (++tokens_done_[layer] == plan_.shape.count(token.level)) {

@@ -29,6 +29,7 @@ struct TokenSimulationOptions {
   /// Tokens that a worker has claimed and not computed: with two, the inputs of one travel while
   /// the device has the other.
   uint32_t claims_ahead = 2;
+  bool recompute = false;  // A backward computes the forward again.
   /// Who sleeps in a step does so before it asks for its first token, as in Fela's experiments
   /// (from memory); others are not kept from ending the step without it, unless
   /// `follows_training_mode`.

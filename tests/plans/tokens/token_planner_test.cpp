@@ -84,6 +84,18 @@ TEST(TokenPlanner, AWideHeadIsASubModelOfItsOwnThatFewTrain) {
   EXPECT_EQ(predicted->busy_us.size(), 4u);
 }
 
+TEST(TokenPlanner, RecomputationIsPartOfWhatIsPredicted) {
+  ReplanRequest request = request_of(planned_job(32), 4, /*wide_head=*/false);
+  const auto kept = replan_tokens(request);
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  request.job.training.recompute = true;
+  const auto again = replan_tokens(request);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(again->plan.recompute);
+  // A backward takes two forwards.
+  EXPECT_GT(again->objective_us, 1.2 * kept->objective_us);
+}
+
 TEST(TokenPlanner, PlansThatPromiseAboutTheSameAreToBeTried) {
   JobSpec job = planned_job(32);
   EXPECT_TRUE(replan_tokens(request_of(job, 4, /*wide_head=*/true))->rivals.empty());

@@ -57,6 +57,18 @@ TEST(TokenSimulation, ATokenForEachOfAllIsDataParallel) {
   EXPECT_EQ(result->moved_bytes, 0);
 }
 
+TEST(TokenSimulation, ABackwardThatRecomputesTakesTheForwardOnceMore) {
+  TokenSimulationOptions options = options_of({1});
+  options.recompute = true;
+  const auto result = simulate_tokens(whole_model(4, 1, 1), options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_DOUBLE_EQ(result->step_us.front(), 4 * 2 * (2 * kForwardUs + kBackwardUs));
+  // The deeper layer is there when half of the backward is over.
+  options.speeds = {1, 1};
+  EXPECT_DOUBLE_EQ(simulate_tokens(whole_model(2, 1, 2), options)->step_us.front(),
+                   2 * kForwardUs + kForwardUs + kBackwardUs + 2 * ring_us(2, kWeightBytes));
+}
+
 TEST(TokenSimulation, WhoIsFasterPullsMore) {
   const auto result = simulate_tokens(whole_model(8, 1, 2), options_of({1, 3}));
   ASSERT_TRUE(result.ok()) << result.status();
