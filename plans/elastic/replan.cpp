@@ -133,9 +133,10 @@ absl::StatusOr<PlannedPipeline> own_plan(const ReplanRequest& request) {
 
 /// Case 2.
 absl::StatusOr<PlannedPipeline> without_lost(const ReplanRequest& request) {
-  if (request.current->mode == kLocalMode) {
-    // Stages between the cuts of several pipeline replicas are none to split rows over.
-    return absl::NotFoundError("the plan in force is one of pipeline replicas");
+  if (request.current->mode != kSynchronousMode) {
+    // Stages between the cuts of several pipeline replicas are none to split rows over, and by
+    // tokens each replica of a stage has all rows.
+    return absl::NotFoundError("the plan in force is none of synchronous steps");
   }
   PlannedPipeline chosen;
   SKEIN_ASSIGN_OR_RETURN(chosen.plan, reroute(*request.current, request.workers, request.job.model,
@@ -248,8 +249,9 @@ absl::StatusOr<PlannedPipeline> even_by_speed(const ReplanRequest& request,
   }
   const PlanRequest asked = measured_request(request.job, measured);
   JobSpec job = even_job(request);
-  // In a plan of pipeline replicas each has micro-batches of its own.
-  if (request.current->mode != kLocalMode) {
+  // In a plan of pipeline replicas each has micro-batches of its own; by tokens they are as large
+  // as a token of the last sub-model.
+  if (request.current->mode == kSynchronousMode) {
     job.training.micro_batch_size = request.current->microbatch_rows;
     job.training.recompute = request.current->recompute;
   }

@@ -9,6 +9,7 @@
 #include "plans/plan/pipeline_cuts.hpp"
 #include "plans/profile/estimate.hpp"
 #include "plans/stragglers/speed_watch.hpp"
+#include "plans/tokens/token_plan.hpp"
 #include "small_plans.hpp"
 
 namespace skein::plans {
@@ -377,6 +378,31 @@ TEST(QuickReplan, AfterPipelineReplicasMicroBatchesAreTheJobs) {
     expect_usable(quick_replan(request), request);
     expect_usable(replan(request), request);
     EXPECT_EQ(replan(request)->plan.mode, kSynchronousMode);
+  }
+}
+
+/// A run by tokens may be resumed with another policy.
+TEST(QuickReplan, AfterTokensStagesHaveTheJobsMicroBatchesInParts) {
+  JobSpec job = auto_job();
+  JobSpec by_tokens = job;
+  by_tokens.sync.policy = "tokens";
+  const int64_t batch = job.training.global_batch_size;
+  ASSERT_LT(job.training.micro_batch_size, batch);
+  const Plan current = assemble_token_plan(
+      by_tokens, {{{0, 3}, 1, first_ids(3)}, {{3, 6}, batch, first_ids(3)}}, batch);
+  ASSERT_TRUE(validate(current, job.model).ok()) << validate(current, job.model);
+  for (const std::vector<WorkerId>& here : {first_ids(3), first_ids(2)}) {
+    ReplanRequest request = request_of(job, here, current);
+    request.measured = measured(request.workers);
+    for (const bool is_urgent : {false, true}) {
+      request.is_urgent = is_urgent;
+      for (const auto& chosen : {quick_replan(request), replan(request)}) {
+        expect_usable(chosen, request);
+        EXPECT_EQ(chosen->plan.mode, kSynchronousMode);
+        EXPECT_LT(chosen->plan.microbatch_rows, batch) << "no token of the last sub-model";
+      }
+    }
+    EXPECT_EQ(quick_replan(request)->plan.microbatch_rows, job.training.micro_batch_size);
   }
 }
 
