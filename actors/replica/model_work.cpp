@@ -124,12 +124,18 @@ gpu::Work forward_work(const plans::RunAction& run, const StageReplica& replica,
 
 gpu::Work validation_work(const plans::RunValidation& run, const StageReplica& replica,
                           ForwardWork forward) {
+  const bool is_padding = forward.first_sample >= forward.end_sample;
   ForwardInput input{replica.parts.model, replica.rows.count, true, std::move(forward)};
   gpu::Work work;
   work.kind = gpu::WorkKind::kForward;
-  work.share = replica.block_count * replica.row_share;
-  work.run = [input = std::move(input), begins = run.begins](gpu::Ops& ops) {
+  work.share = is_padding ? 0 : replica.block_count * replica.row_share;
+  work.run = [input = std::move(input), is_padding,
+              begins = run.begins](gpu::Ops& ops) -> absl::Status {
     if (begins) input.model->reset_loss();
+    if (is_padding) {  // Whoever takes it has other rows beside it, or none with a target.
+      if (input.forward.output) std::ranges::fill(*input.forward.output, 0.0F);
+      return absl::OkStatus();
+    }
     return input.with_input([&](const gpu::StageModel::Input& spans) {
       return input.model->evaluate(
           ops, spans, given(input.forward.output, input.forward.output_type, *input.model));

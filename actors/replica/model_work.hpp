@@ -39,6 +39,7 @@ struct ForwardWork {
 /// `sample_count` is that of the whole step, over which the loss is averaged.
 gpu::Work forward_work(const plans::RunAction& run, const StageReplica& replica,
                        ForwardWork forward, uint64_t sample_count);
+/// Rows that are all padding are not evaluated: their output is zeros.
 gpu::Work validation_work(const plans::RunValidation& run, const StageReplica& replica,
                           ForwardWork forward);
 

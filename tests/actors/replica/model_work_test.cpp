@@ -144,5 +144,36 @@ TEST(ForwardWork, NothingIsLearntFromRowsBehindTheClaim) {
   EXPECT_GT(largest, 1e-3);
 }
 
+/// A token of a deeper sub-model may have many more rows than are validated.
+TEST(ValidationWork, RowsThatAreAllPaddingAreNotEvaluated) {
+  Stage stage;
+  StageReplica replica;
+  replica.parts.model = stage.model;
+  replica.rows = {0, 1};
+  replica.block_count = 1;
+  replica.row_share = 1;
+  std::vector<float> given(stage.model->activation_elements()), taken(given.size());
+  for (size_t i = 0; i < given.size(); ++i) given[i] = static_cast<float>(i % 3);
+  const auto evaluate = [&](uint64_t first_sample) {
+    std::fill(taken.begin(), taken.end(), 7.0F);
+    ForwardWork forward;
+    forward.first_sample = first_sample;
+    forward.end_sample = 2;
+    forward.seq_len = 4;
+    forward.activations = std::make_shared<std::span<float>>(given);
+    forward.output = std::make_shared<std::span<float>>(taken);
+    gpu::Work work = validation_work({0, 1, 0, true}, replica, std::move(forward));
+    const double share = work.share;
+    EXPECT_TRUE(stage.device->run(std::move(work)).ok());
+    return share;
+  };
+  EXPECT_EQ(evaluate(1), 1);
+  EXPECT_NE(taken, given);
+  EXPECT_NE(taken.front(), 7);
+  EXPECT_NE(taken, std::vector<float>(taken.size(), 0));
+  EXPECT_EQ(evaluate(2), 0) << "no time either";
+  EXPECT_EQ(taken, std::vector<float>(taken.size(), 0));
+}
+
 }  // namespace
 }  // namespace skein::actors
