@@ -88,7 +88,8 @@ WorkerId TokenBuckets::owner_of(const TokenPool& pool, TokenId id) const {
       samples[*holder] += pool.samples_of(input).count;
     }
   }
-  if (samples.empty()) return level_workers_[id.level].front();
+  const std::vector<WorkerId>& workers = level_workers_[id.level];
+  if (samples.empty()) return workers[id.index % workers.size()];
   return std::max_element(samples.begin(), samples.end(),
                           [](const auto& a, const auto& b) { return a.second < b.second; })
       ->first;

@@ -25,7 +25,7 @@ using LevelWorkers = std::vector<std::vector<WorkerId>>;
 
 /// Whose bucket each token is in: on the first level so many samples for each worker as its speed
 /// is a share of all, one after the other; below it, among those who may train it, the bucket of
-/// whoever holds the outputs of most of its samples; of the first one if none of them holds any.
+/// whoever holds the outputs of most of its samples; if none of them holds any, of each in turn.
 class TokenBuckets {
  public:
   /// `speeds`: parallel to the workers of the first level; > 0.

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <vector>
+
 #include "plans/tokens/sub_models.hpp"
 
 namespace skein::plans {
@@ -56,6 +59,20 @@ TEST(TokenOrder, AWorkerEmptiesItsOwnBucketAndThenHelpsTheFullest) {
   }
   EXPECT_EQ(choose_token(pool, {}, buckets, {kLeft}), (TokenId{0, 2})) << "of the fullest";
   EXPECT_FALSE(choose_token(pool, {}, buckets, {kLeft, /*helps=*/false}));
+}
+
+/// Six of eight workers made outputs that neither of the two has.
+TEST(TokenOrder, TokensWithoutAnInputAtHandAreSharedByThoseWhoMayTrainThem) {
+  const LevelWorkers few = {{{1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}}, {{3}, {6}}};
+  TokenPool pool({16, {1, 2}});
+  const TokenBuckets buckets(pool.shape(), few, std::vector<double>(8, 1));
+  for (uint32_t index = 0; index < 16; ++index) {
+    make_output(pool, buckets.owner_of(pool, {0, index}), {0, index});
+  }
+  std::map<WorkerId, int> owned;
+  for (uint32_t index = 0; index < 8; ++index) ++owned[buckets.owner_of(pool, {1, index})];
+  EXPECT_EQ(owned, (std::map<WorkerId, int>{{{3}, 4}, {{6}, 4}}));
+  EXPECT_EQ(buckets.owner_of(pool, {1, 2}), (WorkerId{3})) << "it has the inputs";
 }
 
 TEST(TokenOrder, NobodyIsGivenWhatItMayNotTrain) {
