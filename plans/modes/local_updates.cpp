@@ -446,7 +446,7 @@ bool LocalUpdates::start_group(const GroupStart& start, CoordinatorDecisions& or
     group.has_server = is_served;
     if (is_served) {
       average.shards = stages_[static_cast<size_t>(start.stage)].live();
-      average.has_group_server = start.server > 0 && start.members.size() > 1;
+      average.has_group_server = start.server > 0;
       // The policy's weights depend on who is in its hands now; a sample counts the same at all
       // times.
       for (GroupMember& each : average.members) each.weight = share_of(each.replica);

@@ -87,7 +87,7 @@ void GroupedServerPolicy::advance(uint32_t stage, GroupDecisions& decisions) {
     const auto pipelines = barrier.begin_round(stage, table_);
     if (!pipelines) continue;
     GroupStart start = table_.start(stage, *pipelines, Average::kServer, 1.0 / table_.live_count());
-    start.server = barrier.server();
+    start.server = pipelines->size() > 1 ? barrier.server() : 0;
     versions_.push(start, 1);
     decisions.starts.push_back(std::move(start));
   }

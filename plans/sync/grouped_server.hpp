@@ -18,7 +18,8 @@ using PipelineGroups = std::vector<int32_t>;
 /// members of the group. The group's server adds up what they push, sends the sum to the central
 /// server of the stage (0), takes its weights and hands them back; the central server adds
 /// updates as they come. Without servers of groups, which is ours, `server` is 0: members push
-/// straight to the central one, which adds up what a group pushes at once. `staleness` is the
+/// straight to the central one, which adds up what a group pushes at once. So does a member that is
+/// alone, as a server of its own would only pass its push on. `staleness` is the
 /// number of updates of other groups that were started at the central server since this group took
 /// its weights: G - 1 where groups are equally fast, as many as the others manage meanwhile where
 /// it is slow.

@@ -115,6 +115,22 @@ TEST(PolicySimulation, AGroupWithoutAServerOfItsOwnGoesOneWay) {
   }
 }
 
+/// In groups of one, and of the one that is alone beside three in a group.
+TEST(PolicySimulation, OneAloneGoesOneWay) {
+  const PipelineLayout layout{4, 1};
+  PolicySimulationOptions options = options_of(layout, homogeneous());
+  options.server_us = 1000;
+  options.server_latency_us = 10000;
+  for (const bool has_group_servers : {false, true}) {
+    GroupedServerPolicy policy(layout, {0, 1, 2, 3}, has_group_servers);
+    EXPECT_NEAR(run(policy, options).steps_per_second, 4 / (kStepUs + 10000) * 1e6, 0.2);
+  }
+  GroupedServerPolicy policy(layout, {0, 1, 1, 1});
+  const std::vector<uint64_t> steps = run(policy, options).steps_by_pipeline;
+  EXPECT_NEAR(static_cast<double>(steps[0]) / static_cast<double>(steps[1]),
+              (kStepUs + 20000) / (kStepUs + 10000), 0.01);
+}
+
 TEST(PolicySimulation, ARoundCostsAFillADrainAndTheGlobalAverage) {
   const PipelineLayout layout{1, 4};
   constexpr double kUpdateUs = 5000, kGlobalUs = 300000;
