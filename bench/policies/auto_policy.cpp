@@ -10,6 +10,11 @@ namespace {
 
 constexpr uint64_t kFirstNumber = uint64_t{1} << 32;  // Overlapped averages begin here.
 
+plans::GroupDecisions of_averages(plans::GroupDecisions decisions) {
+  for (plans::GroupStart& each : decisions.starts) each.number += kFirstNumber;
+  return decisions;
+}
+
 }  // namespace
 
 AutoPolicy::AutoPolicy(const plans::PipelineLayout& layout, const plans::SyncWatchOptions& options)
@@ -36,9 +41,7 @@ plans::GroupDecisions AutoPolicy::on_ready(const plans::ReadySignal& signal, uin
     }
   }
   if (!overlapped_ || signal.step < first_step_) return allreduce_->on_ready(signal, now_us);
-  plans::GroupDecisions decisions = overlapped_->on_ready(signal, now_us);
-  for (plans::GroupStart& each : decisions.starts) each.number += kFirstNumber;
-  return decisions;
+  return of_averages(overlapped_->on_ready(signal, now_us));
 }
 
 plans::GroupDecisions AutoPolicy::on_group_end(const plans::GroupOutcome& outcome,
@@ -51,15 +54,14 @@ plans::GroupDecisions AutoPolicy::on_group_end(const plans::GroupOutcome& outcom
     for (Pipeline& each : pipelines_) each.since_us = now_us;
     return allreduce_->on_group_end(outcome, now_us);
   }
-  plans::GroupDecisions decisions =
-      overlapped_->on_group_end({outcome.number - kFirstNumber, outcome.ok}, now_us);
-  for (plans::GroupStart& each : decisions.starts) each.number += kFirstNumber;
-  return decisions;
+  return of_averages(
+      overlapped_->on_group_end({outcome.number - kFirstNumber, outcome.ok}, now_us));
 }
 
-plans::GroupDecisions AutoPolicy::on_membership(const plans::MembershipChange&, uint64_t) {
-  SKEIN_CHECK(false) << "the pipeline replicas of a comparison stay";
-  return {};
+plans::GroupDecisions AutoPolicy::on_membership(const plans::MembershipChange& change,
+                                                uint64_t now_us) {
+  SKEIN_CHECK(overlapped_) << "nobody leaves synchronous steps";
+  return of_averages(overlapped_->on_membership(change, now_us));
 }
 
 }  // namespace skein::bench

@@ -22,7 +22,10 @@ class AutoPolicy final : public plans::GroupScheduler {
   plans::GroupDecisions on_ready(const plans::ReadySignal& signal, uint64_t now_us) override;
   plans::GroupDecisions on_timer(uint64_t) override { return {}; }
   plans::GroupDecisions on_group_end(const plans::GroupOutcome& outcome, uint64_t now_us) override;
-  plans::GroupDecisions on_membership(const plans::MembershipChange&, uint64_t) override;
+  /// Pipeline replicas leave at the end of a round, and are back with the next one.
+  plans::GroupDecisions on_membership(const plans::MembershipChange& change,
+                                      uint64_t now_us) override;
+  bool has_rounds() const override { return overlapped_ != nullptr; }
 
  private:
   struct Pipeline {

@@ -57,6 +57,7 @@ void ReplicaTraining::on_forward_start(ReplicaId id, uint64_t step) {
     flow.gradients.resize(options_.layout.stages);
   }
   Replica& replica = replicas_[id.value];
+  update(replica);
   replica.stash.push_back({step, replica.weights});
 }
 
@@ -75,7 +76,8 @@ void ReplicaTraining::on_gradient(ReplicaId id, uint64_t step) {
   const uint32_t pipeline = options_.layout.pipeline_of(id);
   Replica& replica = replicas_[id.value];
   Flow& flow = flows_[pipeline].at(step);
-  SKEIN_CHECK(!replica.has_gradient && replica.stash.front().step == step) << id << " " << step;
+  update(replica);
+  SKEIN_CHECK(replica.stash.front().step == step) << id << " " << step;
   std::vector<float> input_gradient =
       task_.backward(stage, replica.stash.front().weights, flow.samples,
                      stage > 0 ? flow.outputs[stage - 1] : std::vector<float>(),
@@ -92,7 +94,7 @@ void ReplicaTraining::on_gradient(ReplicaId id, uint64_t step) {
 }
 
 void ReplicaTraining::update(Replica& replica) {
-  if (!replica.has_gradient) return;  // A non-blocking member of AD-PSGD.
+  if (!replica.has_gradient) return;  // It has done it, or computes: a non-blocking member.
   replica.has_gradient = false;
   const auto lr = static_cast<float>(options_.optimizer.lr);
   const size_t count = replica.weights.size();
@@ -197,19 +199,55 @@ void ReplicaTraining::add_average(const GroupStart& start, const Contribution& c
 }
 
 void ReplicaTraining::serve(const GroupStart& start) {
-  std::vector<float>& server = servers_[static_cast<size_t>(start.stage)];
-  has_served_[static_cast<size_t>(start.stage)] = true;
-  for (const GroupMember& member : start.members) {
-    const Replica& replica = replicas_[member.replica.value];
-    const auto share = static_cast<float>(member.weight);
-    for (size_t i = 0; i < server.size(); ++i) {
-      server[i] += share * (replica.weights[i] - replica.taken[i]);
-    }
-  }
+  const auto stage = static_cast<uint32_t>(start.stage);
+  has_served_[stage] = true;
+  for (const GroupMember& member : start.members) push(stage, member);
   for (const GroupMember& member : start.members) {
     Replica& replica = replicas_[member.replica.value];
-    replica.weights = replica.taken = server;
+    replica.weights = replica.taken = servers_[stage];
   }
+}
+
+void ReplicaTraining::push(uint32_t stage, const GroupMember& member) {
+  std::vector<float>& server = servers_[stage];
+  const Replica& replica = replicas_[member.replica.value];
+  const auto share = static_cast<float>(member.weight);
+  for (size_t i = 0; i < server.size(); ++i) {
+    server[i] += share * (replica.weights[i] - replica.taken[i]);
+  }
+}
+
+void ReplicaTraining::on_round_end() {
+  const uint32_t pipelines = options_.layout.pipelines;
+  for (uint32_t stage = 0; stage < options_.layout.stages; ++stage) {
+    std::vector<ReplicaId> members;
+    uint64_t updates = 0;
+    for (uint32_t pipeline = 0; pipeline < pipelines; ++pipeline) {
+      members.push_back(options_.layout.replica(stage, pipeline));
+      update(replicas_[members.back().value]);
+      updates += replicas_[members.back().value].updates;
+      if (has_served_[stage]) push(stage, {members.back(), 0, 1.0 / pipelines});
+    }
+    take_mean(members, &Replica::weights);
+    take_mean(members, &Replica::moment1);
+    take_mean(members, &Replica::moment2);
+    for (const ReplicaId member : members) {
+      Replica& replica = replicas_[member.value];
+      if (has_served_[stage]) replica.weights = servers_[stage];
+      replica.taken = replica.weights;
+      replica.updates = updates / pipelines;
+    }
+  }
+}
+
+void ReplicaTraining::take_mean(std::span<const ReplicaId> members, State state) {
+  std::vector<float> mean((replicas_[members[0].value].*state).size());
+  const float share = 1.0f / static_cast<float>(members.size());
+  for (const ReplicaId member : members) {
+    const std::vector<float>& own = replicas_[member.value].*state;
+    for (size_t i = 0; i < mean.size(); ++i) mean[i] += share * own[i];
+  }
+  for (const ReplicaId member : members) replicas_[member.value].*state = mean;
 }
 
 std::vector<double> ReplicaTraining::stage_sum(uint32_t stage) const {

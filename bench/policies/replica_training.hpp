@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "bench/policies/sample_supply.hpp"
@@ -58,6 +59,9 @@ struct TrainingPoint {
 /// - kServer: likewise; what a member pushes is all that its weights have changed by since it took
 ///   the server's. So momentum is the members' own, and the server only adds.
 /// - A group that fails leaves everybody with what it had.
+/// - Who goes on without a group, at the end of a round, applies its gradient before its next
+///   forward. When all have, members push to a server what it has not had yet; then weights,
+///   moments and the number of updates are those of the mean.
 ///
 /// Evaluated is the mean of all replicas of each stage, but of a stage with a server its weights.
 class ReplicaTraining final : public plans::PolicyListener {
@@ -71,6 +75,7 @@ class ReplicaTraining final : public plans::PolicyListener {
   void on_gradient(plans::ReplicaId replica, uint64_t step) override;
   void on_group_start(const plans::GroupStart& start) override;
   void on_group_end(const plans::GroupStart& start, bool ok) override;
+  void on_round_end() override;
 
   const std::vector<TrainingPoint>& points() const { return points_; }
   /// The mean over all members of all groups.
@@ -109,6 +114,8 @@ class ReplicaTraining final : public plans::PolicyListener {
   void average(const plans::GroupStart& start);
   void add_average(const plans::GroupStart& start, const Contribution& contribution);
   void serve(const plans::GroupStart& start);
+  void push(uint32_t stage, const plans::GroupMember& member);
+  void take_mean(std::span<const plans::ReplicaId> members, State state);
   std::vector<double> stage_sum(uint32_t stage) const;
   void check_mean(uint32_t stage, const std::vector<double>& before);
   void evaluate(double at_us);

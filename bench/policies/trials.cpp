@@ -43,6 +43,12 @@ double hidden_us(const plans::PolicySimulationOptions& options) {
   return (kBuckets - 1) / kBuckets * std::min(exchange_us, options.backward_us[0]);
 }
 
+double global_us(const plans::PolicySimulationOptions& options) {
+  const auto pipelines = static_cast<double>(options.layout.pipelines);
+  return 2 * (pipelines - 1) / pipelines * (1 + options.moments_per_weight) * options.exchange_us +
+         pipelines * options.latency_us;
+}
+
 TrialResult run_trial(Task& task, const Trial& trial) {
   const plans::PipelineLayout& layout = trial.training.layout;
   plans::PolicySimulationOptions options = simulation_options(layout, trial.scenario);
@@ -52,6 +58,8 @@ TrialResult run_trial(Task& task, const Trial& trial) {
   options.server_latency_us *= trial.communication;
   options.hidden_us = trial.policy.hides_reductions ? hidden_us(options) : 0;
   options.moments_per_weight = moments_per_weight(trial.training.optimizer.kind);
+  options.round_samples = trial.round_steps * layout.pipelines;
+  options.global_us = global_us(options);
   options.warm_up_us = 0;
   options.duration_us = trial.duration_us;
   ReplicaTraining training(task, trial.training);

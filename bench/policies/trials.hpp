@@ -12,6 +12,8 @@
 
 namespace skein::bench {
 
+inline constexpr uint64_t kRoundSteps = 50;
+
 /// One training run.
 struct Trial {
   NamedPolicy policy;
@@ -19,6 +21,9 @@ struct Trial {
   TrainingOptions training;
   double duration_us = 0;
   double communication = 1;  // Multiplies what exchanges and servers take.
+  /// As `sync.round_steps`, of a job that does not say: a step is a claim for each pipeline
+  /// replica. 0: there are no rounds.
+  uint64_t round_steps = kRoundSteps;
 };
 
 struct TrialResult {
@@ -42,6 +47,9 @@ using TaskMaker = std::function<std::unique_ptr<Task>()>;
 /// equal size that a backward completes one after the other: all but the last one, if they do not
 /// take longer than it. `bench/overlap.py` measures that.
 double hidden_us(const plans::PolicySimulationOptions& options);
+
+/// What the global average of a round takes: a ring of weights and moments.
+double global_us(const plans::PolicySimulationOptions& options);
 
 TrialResult run_trial(Task& task, const Trial& trial);
 /// Results in the order of the trials, whatever the threads do; each thread makes a task of its

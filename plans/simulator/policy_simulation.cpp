@@ -80,6 +80,7 @@ class Run {
   uint64_t claim_samples(uint32_t pipeline) const {
     return options_.claim_samples.empty() ? 1 : options_.claim_samples[pipeline];
   }
+  bool has_rounds() const { return options_.round_samples > 0 && policy_.has_rounds(); }
   bool take_claim(uint32_t pipeline);
   bool would_be_last(uint32_t pipeline, uint64_t samples_left);
   double& busy_us(uint32_t stage, uint32_t pipeline, uint64_t iteration);
@@ -228,15 +229,15 @@ bool Run::wants_backward(uint32_t stage, uint32_t pipeline) {
 /// Whether the round has another forward for it; as `LocalUpdates` decides it.
 bool Run::take_claim(uint32_t pipeline) {
   uint64_t samples = claim_samples(pipeline);
-  if (options_.round_samples > 0) {
+  if (has_rounds()) {
     const uint64_t left = options_.round_samples - claimed_;
     if (left == 0 || pipelines_[pipeline].is_draining) return false;
     // Its first claim of a round is nobody's to refuse.
     if (pipelines_[pipeline].has_claimed && would_be_last(pipeline, left)) return false;
     samples = std::min(samples, left);
+    claimed_ += samples;
+    pipelines_[pipeline].has_claimed = true;
   }
-  claimed_ += samples;
-  pipelines_[pipeline].has_claimed = true;
   ++pipelines_[pipeline].claims;
   pipelines_[pipeline].samples.push_back(samples);
   return true;
@@ -443,7 +444,7 @@ void Run::end_group(uint64_t number) {
   if (listener_ != nullptr) listener_->on_group_end(group.start, group.ok);
   for (const ReplicaId id : group.stood) release(id);
   apply(policy_.on_group_end({number, group.ok}, time()));
-  if (options_.round_samples > 0) try_end_round();
+  if (has_rounds()) try_end_round();
 }
 
 void Run::change(const PipelineChange& change) {

@@ -32,7 +32,8 @@ struct PolicySimulationOptions {
   std::vector<uint64_t> claim_samples;
   /// Samples of all pipeline replicas together in a round; its last claims may be smaller. Then
   /// each does what it has begun without groups, and when the last one is done all take the global
-  /// average, for `global_us`. 0: there are no rounds. With rounds nobody comes or goes.
+  /// average, for `global_us`. 0: there are no rounds. With rounds nobody comes or goes. What is
+  /// claimed before the policy has rounds belongs to none.
   uint64_t round_samples = 0;
   double global_us = 0;
   PipelineScenario scenario;

@@ -22,6 +22,7 @@ class AllreducePolicy final : public GroupScheduler {
   GroupDecisions on_timer(uint64_t) override { return {}; }
   GroupDecisions on_group_end(const GroupOutcome&, uint64_t) override { return {}; }
   GroupDecisions on_membership(const MembershipChange&, uint64_t) override { return {}; }
+  bool has_rounds() const override { return false; }
 
  private:
   struct Gathering {

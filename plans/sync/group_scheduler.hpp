@@ -83,6 +83,9 @@ class GroupScheduler {
   virtual GroupDecisions on_timer(uint64_t now_us) = 0;
   virtual GroupDecisions on_group_end(const GroupOutcome& outcome, uint64_t now_us) = 0;
   virtual GroupDecisions on_membership(const MembershipChange& change, uint64_t now_us) = 0;
+  /// False while gradients of every step are reduced: all are alike then, and meet at no round's
+  /// end.
+  virtual bool has_rounds() const { return true; }
   /// A held-out loss, of weights that all had met at.
   virtual void on_validation(double /*loss*/) {}
 };

@@ -3,9 +3,11 @@
 
 #include <cmath>
 #include <fstream>
+#include <memory>
 #include <numeric>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/policies/idx_file.hpp"
@@ -13,6 +15,7 @@
 #include "bench/policies/mlp_task.hpp"
 #include "bench/policies/sample_supply.hpp"
 #include "bench/policies/trials.hpp"
+#include "plans/sync/hetpipe.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace skein::bench {
@@ -97,10 +100,12 @@ TEST_P(MlpGradient, IsTheDerivativeOfTheLossThroughAllStages) {
 INSTANTIATE_TEST_SUITE_P(Stages, MlpGradient, testing::Values(1, 2, 4));
 
 TrialResult train(const NamedPolicy& policy, uint32_t stages,
-                  const plans::PipelineScenario& scenario, double evaluate_every_us = 100'000) {
+                  const plans::PipelineScenario& scenario, double evaluate_every_us = 100'000,
+                  uint64_t round_steps = kRoundSteps) {
   const LabelledData data = make_teacher_data(1);
   MlpTask task(data, stages, 16);
-  Trial trial{.policy = policy, .scenario = scenario, .duration_us = 10e6};
+  Trial trial{
+      .policy = policy, .scenario = scenario, .duration_us = 10e6, .round_steps = round_steps};
   trial.training.layout = {4, stages};
   trial.training.evaluate_every_us = evaluate_every_us;
   return run_trial(task, trial);
@@ -132,6 +137,29 @@ TEST(ReplicaTraining, ASynchronousServerAndFullAveragesTrainAsAllreduceDoes) {
     ASSERT_GT(own.size(), 60u);
     for (size_t i = 0; i < 60; ++i) EXPECT_NEAR(own[i], reduced[i], 1e-3) << policy.name << i;
   }
+}
+
+/// The mean of momentum steps that nobody shares is the momentum step of the mean; and so it is
+/// with what a server has had in a round's other steps.
+TEST(ReplicaTraining, RoundsOfFewStepsTrainAsAllreduceDoes) {
+  const std::vector<double> reduced = losses(train(allreduce(), 1, plans::homogeneous(), 20'000));
+  const NamedPolicy nobody{"nobody", [](const auto& layout, uint64_t) {
+                             return std::make_unique<plans::HetPipePolicy>(
+                                 layout, plans::HetPipeOptions{.wave = 1'000'000});
+                           }};
+  const std::vector<std::pair<NamedPolicy, uint64_t>> trials = {{nobody, 1}, {named("PS sync"), 3}};
+  for (const auto& [policy, round_steps] : trials) {
+    const std::vector<double> own =
+        losses(train(policy, 1, plans::homogeneous(), 20'000, round_steps));
+    ASSERT_GT(own.size(), 40u) << policy.name;
+    for (size_t i = 0; i < 40; ++i) EXPECT_NEAR(own[i], reduced[i], 1e-3) << policy.name << i;
+  }
+}
+
+/// Its gradients are reduced, so it never waits for the end of a round.
+TEST(ReplicaTraining, AllreduceHasNoRounds) {
+  const TrialResult with = train(allreduce(), 1, plans::homogeneous());
+  EXPECT_EQ(with.points, train(allreduce(), 1, plans::homogeneous(), 100'000, 0).points);
 }
 
 TEST(ReplicaTraining, EverySampleIsOfAClaimAndStashesAreOfTheirStep) {
