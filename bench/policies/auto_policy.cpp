@@ -17,10 +17,12 @@ plans::GroupDecisions of_averages(plans::GroupDecisions decisions) {
 
 }  // namespace
 
-AutoPolicy::AutoPolicy(const plans::PipelineLayout& layout, const plans::SyncWatchOptions& options)
+AutoPolicy::AutoPolicy(const plans::PipelineLayout& layout, const plans::SyncWatchOptions& options,
+                       uint64_t seed)
     : layout_(layout),
       chooser_(options.chooser),
       watch_(layout, options, {}),
+      lateness_(seed),
       allreduce_(std::make_unique<plans::AllreducePolicy>(layout)),
       pipelines_(layout.pipelines) {}
 
@@ -31,7 +33,7 @@ plans::GroupDecisions AutoPolicy::on_ready(const plans::ReadySignal& signal, uin
     if (!overlapped_) {
       const uint64_t busy_us = now_us - pipelines_[c].since_us;
       slowest_us_ = std::max(slowest_us_, busy_us);
-      watch_.on_step(c, busy_us);
+      watch_.on_step(c, busy_us + lateness_.next_us());
       if (const auto choice = watch_.look(); choice && choice->candidate.runs_pipelines()) {
         for (const Pipeline& each : pipelines_) first_step_ = std::max(first_step_, each.next_step);
         overlapped_ = std::make_unique<plans::OverlappedAveragePolicy>(
@@ -49,7 +51,9 @@ plans::GroupDecisions AutoPolicy::on_group_end(const plans::GroupOutcome& outcom
   if (outcome.number < kFirstNumber) {
     if (slowest_us_ > 0) {
       const uint64_t step_us = now_us - pipelines_.front().since_us;
-      watch_.on_added(step_us - std::min(step_us, std::exchange(slowest_us_, 0)));
+      // Late pipeline replicas would make the step late, too; so only its own end counts.
+      const uint64_t added_us = step_us - std::min(step_us, std::exchange(slowest_us_, 0));
+      watch_.on_added(added_us + lateness_.next_us());
     }
     for (Pipeline& each : pipelines_) each.since_us = now_us;
     return allreduce_->on_group_end(outcome, now_us);

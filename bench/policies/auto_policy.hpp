@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "bench/policies/lateness.hpp"
 #include "plans/sync/allreduce.hpp"
 #include "plans/sync/overlapped_average.hpp"
 #include "plans/sync/sync_watch.hpp"
@@ -11,13 +12,16 @@
 namespace skein::bench {
 
 /// What a run with `sync.policy = "auto"` does, as one policy: it begins as all-reduce, watches
-/// what steps take and what the reduction adds, which is all that it knows, and changes to
+/// what steps take and what the reduction adds, which is all that it knows, each by a clock that is
+/// late as a run's is, and changes to
 /// overlapped averages when these promise more, behind a step that all have begun. It does not look
 /// again then, as a run does: the scenarios that are compared stay as they are. Pipeline replicas
 /// are those of the layout throughout.
 class AutoPolicy final : public plans::GroupScheduler {
  public:
-  AutoPolicy(const plans::PipelineLayout& layout, const plans::SyncWatchOptions& options);
+  /// `seed`  of how late its clock is.
+  AutoPolicy(const plans::PipelineLayout& layout, const plans::SyncWatchOptions& options,
+             uint64_t seed);
 
   plans::GroupDecisions on_ready(const plans::ReadySignal& signal, uint64_t now_us) override;
   plans::GroupDecisions on_timer(uint64_t) override { return {}; }
@@ -36,6 +40,7 @@ class AutoPolicy final : public plans::GroupScheduler {
   plans::PipelineLayout layout_;
   plans::ChooserOptions chooser_;
   plans::SyncWatch watch_;
+  Lateness lateness_;
   std::unique_ptr<plans::AllreducePolicy> allreduce_;
   std::unique_ptr<plans::OverlappedAveragePolicy> overlapped_;  // None: not yet.
   uint64_t slowest_us_ = 0;          // The slowest, in the synchronous step in progress.

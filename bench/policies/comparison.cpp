@@ -37,8 +37,7 @@ std::vector<Cell> cells_of(const ComparisonOptions& options) {
 }
 
 Trial trial_of(const ComparisonOptions& options, const Cell& cell, double lr, uint64_t seed) {
-  const auto& policies = cell.is_skewed ? options.skewed_policies : options.policies;
-  Trial trial{.policy = policies[cell.policy],
+  Trial trial{.policy = options.policies[cell.policy],
               .scenario = scenario_of(options.layout, cell.scenario, seed),
               .duration_us = options.duration_us,
               .communication = options.communication};
@@ -81,16 +80,18 @@ NamedPolicy sdpipe_weighted(uint64_t period) {
           }};
 }
 
-NamedPolicy adaptive(bool parts_are_unlike, OptimizerChoice::Kind optimizer) {
-  return {"auto", [parts_are_unlike, optimizer](const plans::PipelineLayout& layout, uint64_t) {
-            // As `plans::ModeChoice` has them.
-            plans::SyncWatchOptions options;
-            options.moments_per_weight = moments_per_weight(optimizer);
-            options.local_steps = {1};
-            options.steps_left_out = 1;
-            options.chooser.parts_are_unlike = parts_are_unlike;
-            options.chooser.is_adaptive = optimizer == OptimizerChoice::Kind::kAdamw;
-            return std::make_unique<AutoPolicy>(layout, options);
+/// As `plans::ModeChoice` has them.
+plans::SyncWatchOptions watch_options(OptimizerChoice::Kind optimizer) {
+  plans::SyncWatchOptions options;
+  options.local_steps = {1};
+  options.steps_left_out = 1;
+  options.chooser.is_adaptive = optimizer == OptimizerChoice::Kind::kAdamw;
+  return options;
+}
+
+NamedPolicy adaptive(const std::string& name, const plans::SyncWatchOptions& options) {
+  return {name, [options](const plans::PipelineLayout& layout, uint64_t seed) {
+            return std::make_unique<AutoPolicy>(layout, options, seed);
           }};
 }
 
@@ -118,9 +119,8 @@ plans::PipelineScenario scenario_of(const plans::PipelineLayout& layout, uint32_
   return plans::homogeneous();
 }
 
-std::vector<NamedPolicy> compared_policies(bool parts_are_unlike, OptimizerChoice::Kind optimizer) {
-  std::vector<NamedPolicy> policies = {allreduce(), adaptive(parts_are_unlike, optimizer)};
-  policies.push_back(overlapped_with_moments());
+std::vector<NamedPolicy> compared_policies(OptimizerChoice::Kind optimizer) {
+  std::vector<NamedPolicy> policies = {allreduce(), adaptive("auto", watch_options(optimizer))};
   policies.push_back(at_the_end(allreduce()));
   for (NamedPolicy& policy : artefact_policies()) policies.push_back(std::move(policy));
   for (const uint64_t period : {2, 5, 10}) policies.push_back(sdpipe_weighted(period));
@@ -130,6 +130,13 @@ std::vector<NamedPolicy> compared_policies(bool parts_are_unlike, OptimizerChoic
                             layout, plans::PartialReduceOptions{.decay = kDecay});
                       }});
   return policies;
+}
+
+std::vector<NamedPolicy> unselectable_policies(OptimizerChoice::Kind optimizer) {
+  plans::SyncWatchOptions told = watch_options(optimizer);
+  told.moments_per_weight = moments_per_weight(optimizer);
+  told.chooser.parts_are_unlike = true;
+  return {allreduce(), adaptive("auto, told", told), overlapped_with_moments()};
 }
 
 double ComparisonRow::target_median_us() const {

@@ -16,15 +16,17 @@ constexpr uint32_t kScenarioCount = 4;
 plans::PipelineScenario scenario_of(const plans::PipelineLayout& layout, uint32_t number,
                                     uint64_t seed);
 
-/// Every policy of the table. Only "auto" is told whether the parts are unlike.
-std::vector<NamedPolicy> compared_policies(bool parts_are_unlike, OptimizerChoice::Kind optimizer);
+/// Every policy of the table: what a job can select, and forms of others' that are compared with.
+std::vector<NamedPolicy> compared_policies(OptimizerChoice::Kind optimizer);
+/// All-reduce, and what no job can select: "auto" that is told that parts are unlike, and
+/// overlapped averages of moments besides weights.
+std::vector<NamedPolicy> unselectable_policies(OptimizerChoice::Kind optimizer);
 
 /// How the table is measured. Learning rates are tuned for each policy, scenario and kind of parts:
 /// the same grid, the same seeds, and no run for longer than `duration_us`.
 struct ComparisonOptions {
   plans::PipelineLayout layout{8, 1};
   std::vector<NamedPolicy> policies;
-  std::vector<NamedPolicy> skewed_policies;  // The same ones, for unlike parts.
   std::vector<uint32_t> scenarios = {0, 1, 2, 3};
   std::vector<bool> skews = {false, true};
   OptimizerChoice::Kind optimizer = OptimizerChoice::Kind::kMomentum;

@@ -15,7 +15,7 @@ constexpr double kOurSlowdownMax = 1.12, kOurLossMax = 0.005;  // Our best's.
 constexpr size_t kFinalEvaluations = 10;
 
 NamedPolicy named(const std::string& name, OptimizerChoice::Kind optimizer) {
-  std::vector<NamedPolicy> policies = compared_policies(false, optimizer);
+  std::vector<NamedPolicy> policies = compared_policies(optimizer);
   const auto found = std::find_if(policies.begin(), policies.end(),
                                   [&](const NamedPolicy& policy) { return policy.name == name; });
   SKEIN_CHECK(found != policies.end()) << name;

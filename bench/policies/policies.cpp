@@ -4,9 +4,10 @@
 //   policies [--fashion-mnist FOLDER | --digits FOLDER | --gpt TEXT]  otherwise: synthetic data
 //            [--pipelines N] [--stages S] [--seeds N] [--threads N] [--target LOSS] [--csv FILE]
 //            [--only "NAME,NAME"] [--scenarios 0,1] [--parts shuffled|skewed] [--rates 0.1,0.2]
-//            [--first-seed N] [--stop-at-target] [--pilot | --headline | --large-batch |
-//            --quick]
+//            [--first-seed N] [--stop-at-target] [--unselectable]
+//            [--pilot | --headline | --large-batch | --quick]
 // `--stop-at-target` ends all runs there: no accuracy at the end, and rates of steps up to there.
+// `--unselectable`: what no job can select, instead of what jobs can.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -68,8 +69,6 @@ struct Workload {
 };
 
 absl::StatusOr<Workload> gpt_workload(const std::string& text_path, Workload workload) {
-  // Places of one text are not as unlike as classes are: "auto" is not told, as in a run.
-  workload.options.skewed_policies = workload.options.policies;
   workload.options.lr_grid = {0.008, 0.016, 0.032};
   workload.options.tuning_seeds = {101, 102};
   workload.options.evaluate_every_us = 300'000;
@@ -92,8 +91,8 @@ absl::StatusOr<Workload> open_workload(const Arguments& arguments) {
   const bool is_gpt = arguments.contains("--gpt");
   using Kind = OptimizerChoice::Kind;
   options.optimizer = is_gpt ? Kind::kAdamw : Kind::kMomentum;
-  options.policies = compared_policies(false, options.optimizer);
-  options.skewed_policies = compared_policies(true, options.optimizer);
+  options.policies = arguments.contains("--unselectable") ? unselectable_policies(options.optimizer)
+                                                          : compared_policies(options.optimizer);
   options.threads = static_cast<uint32_t>(number(arguments, "--threads", 2));
   options.lr_grid = {0.025, 0.05, 0.1, 0.2, 0.4};
   options.duration_us = 60e6;
@@ -146,7 +145,6 @@ void narrow(ComparisonOptions& options, const Arguments& arguments) {
              std::find(names.begin(), names.end(), policy.name) == names.end();
     };
     std::erase_if(options.policies, is_left_out);
-    std::erase_if(options.skewed_policies, is_left_out);
   }
   if (const auto parts = arguments.find("--parts"); parts != arguments.end()) {
     options.skews = {parts->second == "skewed"};
@@ -161,6 +159,9 @@ void narrow(ComparisonOptions& options, const Arguments& arguments) {
 
 int check_quickly(Workload workload) {
   workload.options.lr_grid = {0.1};
+  for (NamedPolicy& each : unselectable_policies(workload.options.optimizer)) {
+    workload.options.policies.push_back(std::move(each));
+  }
   const bool holds = check_policies(workload.make_task, workload.options);
   std::printf("%s: %zu policies %s\n", workload.make_task()->description().c_str(),
               workload.options.policies.size(), holds ? "hold what they must" : "FAIL");

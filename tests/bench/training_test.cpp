@@ -12,6 +12,7 @@
 
 #include "bench/policies/idx_file.hpp"
 #include "bench/policies/labelled_data.hpp"
+#include "bench/policies/lateness.hpp"
 #include "bench/policies/mlp_task.hpp"
 #include "bench/policies/sample_supply.hpp"
 #include "bench/policies/trials.hpp"
@@ -171,6 +172,20 @@ TEST(ReplicaTraining, EverySampleIsOfAClaimAndStashesAreOfTheirStep) {
       EXPECT_GT(result.points.back().samples, 1000u) << policy.name;
     }
   }
+}
+
+TEST(Lateness, IsThatOfItsSeedAndAsLongInTheMeanAsItSays) {
+  Lateness first(1), same(1), other(2);
+  double sum_us = 0;
+  uint64_t different = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    const uint64_t late_us = first.next_us();
+    EXPECT_EQ(late_us, same.next_us());
+    different += late_us == other.next_us() ? 0 : 1;
+    sum_us += static_cast<double>(late_us);
+  }
+  EXPECT_NEAR(sum_us / 10'000, Lateness::kMeanUs, 0.05 * Lateness::kMeanUs);
+  EXPECT_GT(different, 9'900u);
 }
 
 TEST(TrialResult, FindsTimesBetweenEvaluations) {
