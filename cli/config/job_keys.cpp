@@ -313,6 +313,9 @@ void add_parallelism(std::vector<JobKey>& keys) {
                      "stages of each rank, for Interleaved1F1B"));
   keys.push_back(key("parallelism", "plan", SKEIN_FIELD(parallelism.plan),
                      "file with a plan, as `skein plan --out` writes it; empty: the keys above"));
+  keys.push_back(key("parallelism", "plans_of_others", SKEIN_FIELD(parallelism.plans_of_others),
+                     "our planner looks at the other planners' plans, too, and is never slower "
+                     "than they; false: it plans in a fraction of the time"));
   keys.push_back(key("parallelism", "pipeline_parallel_schedule",
                      SKEIN_FIELD(parallelism.pipeline_parallel_schedule),
                      "\"1F1B\", \"1F1B-PB\", \"GPipe\", \"Interleaved1F1B\", \"ZBH1\", \"ZBH2\" or "

@@ -20,6 +20,7 @@ Examples:
   skein plan cluster.toml --profile vgg16.json --batch 2048 --microbatch-rows 64
   skein plan job.toml cluster.toml --schedules 1F1B,ZBH1 --microbatch-rows 1,2,4,8
   skein plan job.toml cluster.toml --json --out plan.txt --csv schedule.csv
+  skein plan job.toml cluster.toml --parallelism.plans_of_others false
   skein plan job.toml cluster.toml --html compare.html --measured outputs/latest
 
 docs/cluster.md and docs/profile.md say what is in the files.

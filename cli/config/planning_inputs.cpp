@@ -159,6 +159,7 @@ absl::StatusOr<PlanningInputs> load_planning_inputs(const PlanningOptions& optio
   SKEIN_RETURN_IF_ERROR(choose_rows(options, job, inputs.request));
   SKEIN_RETURN_IF_ERROR(choose_schedules(options, job, inputs.request));
   inputs.request.may_recompute = options.may_recompute || job.training.recompute;
+  inputs.request.asks_others = job.parallelism.plans_of_others;
   inputs.request.simulation.commit_us = plans::kCommitUs;
   inputs.request.simulation.action_overhead_us = plans::kActionOverheadUs;
   if (!options.scenario.empty()) {

@@ -26,6 +26,14 @@ const plans::PlanVerdict* verdict_of(const std::vector<plans::PlanVerdict>& verd
   return nullptr;
 }
 
+/// The chosen planner's alone, where the job does not want the others' plans.
+absl::StatusOr<std::vector<plans::PlanVerdict>> verdicts_for(const PlanningOptions& options,
+                                                             const plans::PlanRequest& request) {
+  if (request.asks_others) return plans::compare_planners(request);
+  SKEIN_ASSIGN_OR_RETURN(const plans::Planner planner, find_planner(options.planner));
+  return std::vector<plans::PlanVerdict>{plans::planner_verdict(planner, request)};
+}
+
 /// Puts a schedule of the user's into the chosen plan and simulates it.
 absl::Status use_schedule(const PlanOptions& options, const PlanningInputs& inputs,
                           plans::PlanVerdict& chosen) {
@@ -107,7 +115,8 @@ void print(const PlanOptions& options, const PlanningInputs& inputs,
 
 absl::Status run(const PlanOptions& options) {
   SKEIN_ASSIGN_OR_RETURN(const PlanningInputs inputs, load_planning_inputs(options.planning));
-  const std::vector<plans::PlanVerdict> verdicts = plans::compare_planners(inputs.request);
+  SKEIN_ASSIGN_OR_RETURN(const std::vector<plans::PlanVerdict> verdicts,
+                         verdicts_for(options.planning, inputs.request));
   const plans::PlanVerdict* found = verdict_of(verdicts, options.planning.planner);
   SKEIN_RETURN_IF_ERROR(found->status);
   plans::PlanVerdict chosen = *found;

@@ -70,6 +70,7 @@ struct ParallelismSpec {
   std::string pipeline_parallel_schedule = "1F1B";  // As `parse_schedule_kind`.
   int64_t virtual_stages = 1;                       // Stages of each rank.
   std::string plan;  // File with the text of a plan that is used as it is; empty: as above.
+  bool plans_of_others = true;  // Our planner looks at the other planners' plans, too.
   bool operator==(const ParallelismSpec&) const = default;
 };
 

@@ -43,11 +43,14 @@ PlanVerdict best_of_rows(const Planner& planner, const PlanRequest& request) {
 
 }  // namespace
 
+PlanVerdict planner_verdict(const Planner& planner, const PlanRequest& request) {
+  return planner.chooses_rows ? verdict_of(planner, request) : best_of_rows(planner, request);
+}
+
 std::vector<PlanVerdict> compare_planners(const PlanRequest& request) {
   std::vector<PlanVerdict> verdicts;
   for (const Planner& planner : planners()) {
-    verdicts.push_back(planner.chooses_rows ? verdict_of(planner, request)
-                                            : best_of_rows(planner, request));
+    verdicts.push_back(planner_verdict(planner, request));
   }
   return verdicts;
 }

@@ -177,6 +177,7 @@ PlanRequest measured_request(const JobSpec& job, const std::vector<MeasuredWorke
     if (kind != ScheduleKind::kCustom) request.schedules.push_back(kind);
   }
   request.may_recompute = true;
+  request.asks_others = job.parallelism.plans_of_others;
   request.simulation.keeps_records = false;
   request.simulation.commit_us = kCommitUs;
   request.simulation.action_overhead_us = kActionOverheadUs;

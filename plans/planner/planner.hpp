@@ -25,6 +25,8 @@ struct PlanRequest {
   /// if 1F1B is not among them; "dapple" also 1F1B-PB.
   std::vector<ScheduleKind> schedules = {ScheduleKind::k1F1B};
   bool may_recompute = false;
+  /// Ours looks at the plans of the other planners, too.
+  bool asks_others = true;
   /// How plans are judged and re-ranked; `scenario` and `steps` as in `simulate`.
   SimulationOptions simulation;
   uint64_t generation = 1;
@@ -66,9 +68,12 @@ struct PlanVerdict {
   Simulation simulation;  // With records if the request's options keep them.
 };
 
-/// Plans with every planner and simulates each plan; in the order of `planners()`. One that takes
-/// the micro-batch as given is asked for each choice of rows, and its best plan counts.
+/// Plans with this planner and simulates its plan. One that takes the micro-batch as given is asked
+/// for each choice of rows, and its best plan counts.
 /// A plan that exceeds a device's memory has a ResourceExhausted status.
+PlanVerdict planner_verdict(const Planner& planner, const PlanRequest& request);
+
+/// The verdicts on all planners, in the order of `planners()`.
 std::vector<PlanVerdict> compare_planners(const PlanRequest& request);
 
 /// OK if every worker of the plan fits its device.

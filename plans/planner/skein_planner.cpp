@@ -130,7 +130,8 @@ class Planning {
 
   absl::StatusOr<PlannedPipeline> run() {
     absl::Status failure;
-    const std::vector<Other> others = plans_of_others(request_, failure);
+    std::vector<Other> others;
+    if (request_.asks_others) others = plans_of_others(request_, failure);
     CandidatePool pool(timing_, kPoolCapacity);
     for (const Other& other : others) {
       pool.add(candidate_of(other.plan), absl::StrCat("the plan of ", other.planner));
@@ -140,6 +141,9 @@ class Planning {
     add_virtual_stages(timing_, pool);
     judge_finalists(pool);
     judge_others(others);
+    if (best_.plan.stages.empty() && !request_.asks_others) {
+      judge_others(plans_of_others(request_, failure));
+    }
     if (best_.plan.stages.empty()) {
       return failure.ok() ? absl::ResourceExhaustedError("no plan fits the devices' memory")
                           : failure;
@@ -212,6 +216,9 @@ class Planning {
   std::string reason() const {
     const std::string shape = candidate_text(candidate_of(best_.plan), request_.global_batch_rows);
     std::string text = absl::StrCat(shape, "; from ", best_.origin);
+    if (best_other_.empty() && !request_.asks_others) {
+      return absl::StrCat(text, "; the other planners were not asked");
+    }
     if (best_other_.empty()) return absl::StrCat(text, "; no other planner has a plan that fits");
     const double gain = best_of_others_us_ / best_.step_us - 1;
     if (gain <= 0) return absl::StrCat(text, "; none is faster than that of ", best_other_);

@@ -66,6 +66,17 @@ def plans(program):
                    json.loads(free.stdout)["step_us"] <= ours * (1 + 1e-9), free.stderr.strip())
 
 
+def plans_alone(program):
+    """Without the others' plans there is ours alone, or the one planner that was named."""
+    for planner in ("skein", "dapple"):
+        result = program.run("plan", SMALL_JOB, UNEQUAL, "--json", "--planner", planner,
+                             "--parallelism.plans_of_others", "false")
+        plan = json.loads(result.stdout) if result.returncode == 0 else {}
+        program.expect(f"{planner} plans without the others",
+                       [each["planner"] for each in plan.get("planners", [])] == [planner] and
+                       (planner != "skein" or "not asked" in plan["reason"]), result.stderr.strip())
+
+
 def any_model(program):
     """A profile of a model that is no transformer, and a cluster: no job is needed."""
     layers = [{"name": f"conv{n}", "forward_us": [3000 / (n + 1)], "backward_us": [6000 / (n + 1)],
@@ -200,6 +211,7 @@ def refuses(program):
 def main():
     program = Program()
     plans(program)
+    plans_alone(program)
     any_model(program)
     simulates(program)
     draws(program)

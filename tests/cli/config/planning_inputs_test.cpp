@@ -55,13 +55,14 @@ TEST_F(PlanningInputsTest, BatchAndScheduleAreGivenByFlags) {
   options_.batch = 48;
   options_.microbatch_rows = {4, 8};
   options_.schedules = {"GPipe", "1F1B"};
-  options_.overrides = {{"job.name", "vgg"}};
+  options_.overrides = {{"job.name", "vgg"}, {"parallelism.plans_of_others", "false"}};
   const auto inputs = load_planning_inputs(options_);
   ASSERT_TRUE(inputs.ok()) << inputs.status();
   EXPECT_EQ(inputs->request.global_batch_rows, 48);
   EXPECT_THAT(inputs->request.microbatch_rows, ElementsAre(4, 8));
   EXPECT_EQ(inputs->request.schedules.size(), 2);
   EXPECT_EQ(inputs->job.spec.name, "vgg");
+  EXPECT_FALSE(inputs->request.asks_others);
   options_.batch = 50;
   EXPECT_THAT(trouble(), HasSubstr("--microbatch-rows 4"));
   EXPECT_THAT(trouble(), HasSubstr("the batch of 50"));

@@ -117,6 +117,14 @@ TEST(MeasuredCluster, TakesTheFirstWorkerForTheMeasureOfSpeed) {
   EXPECT_EQ(cluster.devices[1].speed, 5);
 }
 
+TEST(MeasuredRequest, AsksTheOtherPlannersAsTheJobSays) {
+  const std::vector<MeasuredWorker> workers = {worker(1, "a", 8), worker(2, "b", 8)};
+  JobSpec job;
+  EXPECT_TRUE(measured_request(job, workers).asks_others);
+  job.parallelism.plans_of_others = false;
+  EXPECT_FALSE(measured_request(job, workers).asks_others);
+}
+
 TEST(MeasuredRequest, CountsTheBytesOfTheWorkerThatKeepsMost) {
   for (const bool floats_first : {false, true}) {
     std::vector<MeasuredWorker> workers = {worker(1, "a", 8), worker(2, "b", 8)};

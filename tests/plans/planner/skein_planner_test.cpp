@@ -17,6 +17,7 @@ namespace skein::plans {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// Every plan for few devices: all cuts, all assignments of devices to stages in every order, all
 /// splits of rows, all rows of a micro-batch, all schedules with one stage per rank.
@@ -293,6 +294,21 @@ TEST(SkeinPlanner, SaysWhatWonByHowMuch) {
   EXPECT_THAT(plan_skein(request)->reason, HasSubstr("% faster than "));
   PlanRequest even = request_of(even_profile(2, {}), cluster_of({{1}}), 4, 4);
   EXPECT_THAT(plan_skein(even)->reason, HasSubstr("none is faster than that of"));
+}
+
+TEST(SkeinPlanner, AsksTheOthersOnlyIfItMay) {
+  PlanRequest request = request_of(even_profile(12, {}), cluster_of({{1}, {0.25}}), 32, 4);
+  const PlannedPipeline with = plan_skein(request).value();
+  request.asks_others = false;
+  const PlannedPipeline without = plan_skein(request).value();
+  EXPECT_THAT(without.reason, HasSubstr("; the other planners were not asked"));
+  EXPECT_THAT(without.reason, Not(HasSubstr("faster")));
+  EXPECT_GE(without.objective_us, with.objective_us * (1 - 1e-9));
+  // They say what is lacking where nothing fits.
+  for (ClusterDevice& device : request.cluster.devices) device.memory_bytes = 1;
+  const absl::Status tight = plan_skein(request).status();
+  request.asks_others = true;
+  EXPECT_EQ(tight, plan_skein(request).status());
 }
 
 /// A choice that suits a rival badly, or not at all, takes none of its better plans away.
