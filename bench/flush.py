@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a flush costs: the bubble of real runs with one claim in flight and with several.
 
-    bench/flush.py build/release/skein [--repeats 3] [--iterations 40]
+    bench/flush.py build/release/skein [--repeats 3] [--iterations 40] [--realtime]
 
 One pipeline replica of four stages under local updates, four micro-batches in a claim, on devices that only sleep.
 The bubble is the share of a round in which a device does nothing, the mean of the stages. With F and B
@@ -12,6 +12,7 @@ Target, fixed before: within 3 points. Each round ends with the global average, 
 in here. The order of kinds changes with each repeat.
 """
 import argparse
+import os
 import statistics
 import sys
 import tempfile
@@ -83,7 +84,10 @@ def main():
     parser.add_argument("skein")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--iterations", type=int, default=40)
+    parser.add_argument("--realtime", action="store_true", help="as root: processes do not wait for others' turns")
     options = parser.parse_args()
+    if options.realtime:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(10))
     bubbles = {claims: [] for claims in CLAIMS}
     times = {claims: [] for claims in CLAIMS}
     delays = {}
