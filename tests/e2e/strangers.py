@@ -33,7 +33,7 @@ class SilentSockets:
         self.renewed = 0
         self.is_over = False
         self.sockets = [self.connect() for _ in range(SILENT)]
-        self.thread = threading.Thread(target=self.renew)
+        self.thread = threading.Thread(target=self.renew, daemon=True)
         self.thread.start()
 
     def connect(self):
