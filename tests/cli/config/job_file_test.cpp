@@ -37,6 +37,7 @@ JobSpec changed_job() {
   job.optimizer = {"sgd", 3e-4, 0.8, 0.99, 1e-7, 0.01, 0.7};
   job.lr_scheduler = {5, "polynomial", 1.5, 0.25, 0.2};
   job.parallelism = {plans::kAutoDegree, 2, {2, 0, 1}, {1, 3}, "ZBH1", 2, "some.plan"};
+  job.parallelism.plans_of_others = false;
   job.device = {"sleep", 4, 0.75, {1, 0.5, 0.1}, 10.5, 21, 3, "H6", "speeds.csv", 0.25,
                 "tf32",  2, 512};
   job.validation = {11, 2};
