@@ -1,5 +1,7 @@
 #include "gpu/checkpoint/model_config.hpp"
 
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
@@ -131,11 +133,12 @@ absl::Status read_gpt2(const nlohmann::json& json, const std::string& path,
                        plans::ModelSpec& model) {
   std::string activation;
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "activation_function", activation));
-  const bool scales = is_set(json, "scale_attn_by_inverse_layer_idx") ||
-                      is_set(json, "add_cross_attention") ||
-                      json.value("scale_attn_weights", nlohmann::json(true)) != true;
-  if (activation != "gelu_new" || scales) {
-    return unsupported(path, absl::StrCat("activation ", activation, ", or scaled attention"));
+  if (activation != "gelu_new") return unsupported(path, absl::StrCat("activation ", activation));
+  for (const char* key : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"}) {
+    if (is_set(json, key)) return unsupported(path, absl::StrCat(key, ": true"));
+  }
+  if (json.value("scale_attn_weights", nlohmann::json(true)) != true) {
+    return unsupported(path, "scale_attn_weights: false");
   }
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "n_positions", model.positions));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "n_embd", model.channels));
@@ -168,7 +171,10 @@ absl::Status take_scaling(const nlohmann::json& rope, const std::string& path,
   SKEIN_RETURN_IF_ERROR(take_optional(rope, path, "type", model.rope_type));  // Its older name.
   SKEIN_RETURN_IF_ERROR(take_optional(rope, path, "rope_type", model.rope_type));
   if (model.rope_type == "default" && has_value(rope, "factor")) {
-    return unsupported(path, "rotary positions with a factor and no rope_type");
+    return unsupported(path, absl::StrCat("rotary positions with a factor and ",
+                                          has_value(rope, "rope_type") || has_value(rope, "type")
+                                              ? "rope_type default, which has none"
+                                              : "no rope_type"));
   }
   if (model.rope_type == "default") return absl::OkStatus();
   if (model.rope_type != "linear" && model.rope_type != "llama3") {
@@ -182,32 +188,33 @@ absl::Status take_scaling(const nlohmann::json& rope, const std::string& path,
 }
 
 /// Rotary positions: transformers 5 describes them in `rope_parameters`, 4 in `rope_theta` and
-/// `rope_scaling`. A file that does both, as ours do, says the same twice.
+/// `rope_scaling`, which 5 reads like `rope_parameters`. A file that does both, as ours do, says
+/// the same twice.
 absl::Status take_rope(const nlohmann::json& json, const std::string& path,
                        plans::ModelSpec& model) {
-  SKEIN_RETURN_IF_ERROR(take_optional(json, path, "rope_theta", model.rope_theta));
-  const auto older = json.find("rope_scaling"), newer = json.find("rope_parameters");
-  const bool has_older = older != json.end() && older->is_object();
-  const bool has_newer = newer != json.end() && newer->is_object();
-  const plans::ModelSpec start = model;
-  if (has_older) SKEIN_RETURN_IF_ERROR(take_scaling(*older, path, model));
-  if (has_newer) {
-    plans::ModelSpec other = start;
-    SKEIN_RETURN_IF_ERROR(take_optional(*newer, path, "rope_theta", other.rope_theta));
-    SKEIN_RETURN_IF_ERROR(take_scaling(*newer, path, other));
-    // What the older fields do not say, they say as the newer ones.
-    if (!has_value(json, "rope_theta")) model.rope_theta = other.rope_theta;
-    const bool agrees = has_older ? model == other : model.rope_theta == other.rope_theta;
-    if (!agrees) {
-      return unsupported(path, "rope_parameters says otherwise than rope_theta and rope_scaling");
-    }
-    model = other;
-  }
-  for (const nlohmann::json* each : {&json, has_newer ? &*newer : &json}) {
+  const nlohmann::json& older = field_or_null(json, "rope_scaling");
+  const nlohmann::json& newer = field_or_null(json, "rope_parameters");
+  std::optional<double> theta;
+  for (const nlohmann::json* each : {&json, &older, &newer}) {
     if (has_value(*each, "partial_rotary_factor") && (*each)["partial_rotary_factor"] != 1) {
       return unsupported(path, "partial_rotary_factor: rotary positions of a part of each head");
     }
+    if (!has_value(*each, "rope_theta")) continue;
+    SKEIN_RETURN_IF_ERROR(take_field(*each, path, "rope_theta", model.rope_theta));
+    if (theta && *theta != model.rope_theta) {
+      return unsupported(path, absl::StrCat("rope_theta is ", *theta, " in one place and ",
+                                            model.rope_theta, " in another"));
+    }
+    theta = model.rope_theta;
   }
+  plans::ModelSpec other = model;
+  if (older.is_object()) SKEIN_RETURN_IF_ERROR(take_scaling(older, path, model));
+  if (!newer.is_object()) return absl::OkStatus();
+  SKEIN_RETURN_IF_ERROR(take_scaling(newer, path, other));
+  if (older.is_object() && other != model) {
+    return unsupported(path, "rope_parameters says otherwise than rope_scaling");
+  }
+  model = other;
   return absl::OkStatus();
 }
 

@@ -25,10 +25,17 @@ struct TypeName {
   TensorType type;
   uint64_t bytes;
 };
+/// Those of the reference implementation that have whole bytes.
 constexpr TypeName kTypes[] = {
-    {"F32", TensorType::kF32, 4},   {"F16", TensorType::kF16, 2}, {"BF16", TensorType::kBf16, 2},
-    {"I64", TensorType::kI64, 8},   {"I32", TensorType::kI32, 4}, {"U8", TensorType::kU8, 1},
-    {"BOOL", TensorType::kBool, 1},
+    {"F32", TensorType::kF32, 4},       {"F16", TensorType::kF16, 2},
+    {"BF16", TensorType::kBf16, 2},     {"F64", TensorType::kOther, 8},
+    {"F8_E4M3", TensorType::kOther, 1}, {"F8_E5M2", TensorType::kOther, 1},
+    {"F8_E8M0", TensorType::kOther, 1}, {"C64", TensorType::kOther, 8},
+    {"I64", TensorType::kOther, 8},     {"I32", TensorType::kOther, 4},
+    {"I16", TensorType::kOther, 2},     {"I8", TensorType::kOther, 1},
+    {"U64", TensorType::kOther, 8},     {"U32", TensorType::kOther, 4},
+    {"U16", TensorType::kOther, 2},     {"U8", TensorType::kOther, 1},
+    {"BOOL", TensorType::kOther, 1},
 };
 
 absl::Status broken(const std::string& what) {

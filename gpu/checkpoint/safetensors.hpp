@@ -13,7 +13,8 @@
 
 namespace skein::gpu {
 
-enum class TensorType { kF32, kF16, kBf16, kI64, kI32, kU8, kBool };
+/// kOther: another one that a file may have, whose numbers are not read.
+enum class TensorType { kF32, kF16, kBf16, kOther };
 
 /// One tensor of a safetensors file: where its bytes lie behind the header.
 struct TensorEntry {

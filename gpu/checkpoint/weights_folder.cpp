@@ -43,10 +43,6 @@ bool is_computed(const std::string& tensor) {
          tensor.ends_with(".rotary_emb.inv_freq");
 }
 
-bool is_float(TensorType type) {
-  return type == TensorType::kF32 || type == TensorType::kF16 || type == TensorType::kBf16;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WeightsFolder>> WeightsFolder::open(const std::string& folder) {
@@ -130,7 +126,7 @@ absl::Status WeightsFolder::find_parameters() {
                                                      absl::StrJoin(entry.shape, ", "),
                                                      "], by config.json it is [", expected, "]"));
     }
-    if (!is_float(entry.type)) {
+    if (entry.type == TensorType::kOther) {
       return absl::InvalidArgumentError(
           absl::StrCat(where, " has no type that is read; these are F32, F16 and BF16"));
     }

@@ -713,13 +713,26 @@ TEST(Checkpoint, RefusesLlamasOfAnotherForm) {
   EXPECT_TRUE(from_config(config, "config.json").ok());
   config.erase("rope_theta");
   EXPECT_TRUE(from_config(config, "config.json").ok()) << "transformers 5 has it elsewhere";
+  for (const char* place : {"rope_scaling", "rope_parameters"}) {
+    nlohmann::json other = config;
+    for (const char* key : {"rope_scaling", "rope_parameters"}) other.erase(key);
+    other[place] = {{"rope_type", "default"}, {"rope_theta", 5000.0}};
+    const auto read = from_config(other, "config.json");
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->rope_theta, 5000) << place;
+  }
   const std::vector<std::pair<const char*, nlohmann::json>> changes = {
       {"hidden_act", {{"hidden_act", "gelu"}}},
       {"no rope_type", {{"rope_scaling", {{"factor", 8}}}}},
       {"rope_type yarn", {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8}}}}},
       {"rope_type dynamic", {{"rope_parameters", {{"rope_type", "dynamic"}}}}},
       {"rope_type longrope", {{"rope_scaling", {{"type", "longrope"}}}}},
-      {"says otherwise", {{"rope_parameters", {{"rope_theta", 6.0}}}}},
+      {"rope_type default, which", {{"rope_scaling", {{"rope_type", "default"}, {"factor", 8}}}}},
+      {"rope_theta is 10000 in one", {{"rope_parameters", {{"rope_theta", 6.0}}}}},
+      {"rope_theta is 10000 in one",
+       {{"rope_scaling", {{"type", "default"}, {"rope_theta", 6.0}}}}},
+      {"partial_rotary_factor", {{"rope_scaling", {{"partial_rotary_factor", 0.5}}}}},
+      {"partial_rotary_factor", {{"rope_parameters", {{"partial_rotary_factor", 0.5}}}}},
       {"says otherwise", {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 2}}}}},
       {"partial_rotary_factor", {{"partial_rotary_factor", 0.5}}},
       {"use_sliding_window", {{"use_sliding_window", true}}},

@@ -95,6 +95,22 @@ TEST(Safetensors, RefusesEveryTruncation) {
   }
 }
 
+/// Masks and quantized weights, of which a folder's other tensors may be read all the same.
+TEST(Safetensors, KnowsTypesWhoseNumbersAreNotRead) {
+  const std::pair<const char*, int> types[] = {
+      {"F64", 8},     {"I64", 8},  {"U64", 8},     {"C64", 8},    {"I32", 4},
+      {"U32", 4},     {"I16", 2},  {"U16", 2},     {"I8", 1},     {"U8", 1},
+      {"F8_E4M3", 1}, {"BOOL", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1}};
+  for (const auto& [name, bytes] : types) {
+    const std::string header = std::string(R"({"a":{"dtype":")") + name +
+                               R"(","shape":[3],"data_offsets":[0,)" + std::to_string(3 * bytes) +
+                               "]}}";
+    const auto parsed = parse(header, static_cast<uint64_t>(3 * bytes));
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(parsed->tensors.at("a").type, TensorType::kOther) << name;
+  }
+}
+
 TEST(Safetensors, RefusesWhatIsNoValidHeader) {
   const std::string one = R"("a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
   EXPECT_TRUE(parse("{" + one + "}", 8).ok());

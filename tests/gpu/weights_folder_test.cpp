@@ -242,6 +242,27 @@ TEST(WeightsFolder, FilesAreFoundByTheIndex) {
   EXPECT_EQ(from.open().code(), absl::StatusCode::kDataLoss);
 }
 
+/// A file of quantized weights is a proper one.
+TEST(WeightsFolder, ATensorOfATypeThatIsNotReadIsNamed) {
+  PretrainedFolder from;
+  from.write_config();
+  from.write_file("model.safetensors", from.tensors);
+  std::fstream file(from.folder.file("model.safetensors"),
+                    std::ios::in | std::ios::out | std::ios::binary);
+  std::string head(4096, '\0');
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  file.clear();
+  const size_t tensor = head.find("\"transformer.wte.weight\"");
+  ASSERT_NE(tensor, std::string::npos);
+  file.seekp(static_cast<std::streamoff>(head.find("F32", tensor)));
+  file << "I32";
+  file.close();
+  const absl::Status status = from.open();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("tensor transformer.wte.weight has no type that is read"));
+}
+
 TEST(WeightsFolder, WhatDoesNotFitIsNamed) {
   const auto refused = [](const char* what, auto change) {
     PretrainedFolder from;
@@ -257,8 +278,15 @@ TEST(WeightsFolder, WhatDoesNotFitIsNamed) {
   });
   refused("transformer.extra is none of the model",
           [](auto& from) { from.tensors["transformer.extra"] = {1}; });
-  refused("scaled attention",
-          [](auto& from) { from.config.insert(1, R"("scale_attn_weights": false, )"); });
+  for (const char* scaling : {"scale_attn_weights\": false", "add_cross_attention\": true",
+                              "scale_attn_by_inverse_layer_idx\": true"}) {
+    std::string named = scaling;
+    named.erase(named.find('"'), 1);
+    refused(("(" + named + ")").c_str(),
+            [scaling](auto& from) { from.config.insert(1, absl::StrCat("\"", scaling, ", ")); });
+  }
+  refused("(activation relu)",
+          [](auto& from) { from.config.replace(from.config.find("gelu_new"), 8, "relu"); });
   refused("model_type mamba", [](auto& from) { from.config = R"({"model_type": "mamba"})"; });
   refused("lacks a proper \"n_embd\"", [](auto& from) {
     from.config = R"({"model_type": "gpt2", "activation_function": "gelu_new", "n_positions": 4})";
