@@ -11,7 +11,9 @@
 namespace skein::plans {
 namespace {
 
-constexpr uint64_t kFinestShare = 4;     // A worker's even share is cut into at most so many.
+/// An even share is cut into at most so many for the slowest worker, which has that much less of it
+/// to come to as it is slower than the fastest one.
+constexpr double kFinestShare = 4;
 constexpr size_t kKeptOfFirstPhase = 3;  // The best of either kind go into the second.
 
 /// The fastest, ascending by id.
@@ -59,7 +61,9 @@ void add_sizes(std::vector<uint64_t>& sizes, size_t levels, uint64_t samples,
   }
 }
 
-std::vector<std::vector<uint64_t>> sizes_to_try(const TokenSearch& search, size_t workers) {
+std::vector<std::vector<uint64_t>> sizes_to_try(const TokenSearch& search,
+                                                const std::vector<double>& speeds) {
+  const size_t workers = speeds.size();
   const uint64_t share = largest_divisor(search.samples, (search.samples + workers - 1) / workers);
   const size_t levels = search.sub_models.size();
   const auto is_coarse = [&](uint64_t base) {
@@ -67,9 +71,11 @@ std::vector<std::vector<uint64_t>> sizes_to_try(const TokenSearch& search, size_
   };
   if (!search.tunes_sizes && is_coarse(share)) return {std::vector<uint64_t>(levels, share)};
   if (!search.tunes_sizes) return {};
+  const auto [slowest, fastest] = std::minmax_element(speeds.begin(), speeds.end());
+  const double parts_max = kFinestShare * *fastest / *slowest;
   std::vector<std::vector<uint64_t>> all;
   uint64_t last = 0;
-  for (uint64_t part = 1; part <= kFinestShare; part *= 2) {
+  for (uint64_t part = 1; static_cast<double>(part) <= parts_max && last != 1; part *= 2) {
     const uint64_t base = largest_divisor(search.samples, share / part);
     if (base == std::exchange(last, base) || !is_coarse(base)) continue;
     std::vector<uint64_t> sizes = {base};
@@ -191,7 +197,7 @@ absl::StatusOr<TokenTuning> tune_tokens(const TokenSearch& search,
                                         const TokenSimulationOptions& options) {
   SKEIN_CHECK(!search.sub_models.empty() && !options.speeds.empty()) << search.samples;
   const size_t workers = options.speeds.size();
-  const std::vector<std::vector<uint64_t>> all_sizes = sizes_to_try(search, workers);
+  const std::vector<std::vector<uint64_t>> all_sizes = sizes_to_try(search, options.speeds);
   if (all_sizes.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("training.global_batch_size = ", search.samples, ": no even part of it, for ",

@@ -35,7 +35,8 @@ struct TokenTuning {
 };
 
 /// Fela's two phases (from memory), on the simulator. The first tries tokens of the first level of
-/// an even share of the samples, half and a quarter of it, and deeper ones that are, level by
+/// an even share of the samples, half and a quarter of it, where the fastest worker is n times as
+/// fast as the slowest one down to a quarter of an nth, and deeper ones that are, level by
 /// level, as large or, step by step, at least twice as large, up to all samples (all sizes divide
 /// these, and keep to `kTokensMax` and `kTokenInputsMax`): once with everybody on the deepest
 /// level, and once with a single worker there, whose gradients nobody reduces (ours). The second
@@ -49,8 +50,8 @@ struct TokenTuning {
 ///
 /// InvalidArgument   if there is no size that makes at most `kTokensMax` tokens. Else as
 ///                   `simulate_tokens`.
-/// Cost              for n workers and l levels, about 6 binomial(log2 n + l, l) simulations, and
-///                   6 l log2 n more; at most `work_max`, or what the coarsest take.
+/// Cost              for n like workers and l levels, about 6 binomial(log2 n + l, l) simulations,
+///                   and 6 l log2 n more; at most `work_max`, or what the coarsest take.
 absl::StatusOr<TokenTuning> tune_tokens(const TokenSearch& search,
                                         const TokenSimulationOptions& options);
 

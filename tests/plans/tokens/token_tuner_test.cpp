@@ -73,6 +73,23 @@ TEST(TokenTuner, NoTokenHasMoreInputsThanMayBeNamed) {
   }
 }
 
+/// A quarter of an even share is 8 samples, of which the slow worker would be granted two at once.
+TEST(TokenTuner, TokensAreAsFineAsTheSlowestWorkerNeedsThem) {
+  TokenSimulationOptions options;
+  options.profile.rows = {1};
+  options.profile.layers.resize(1);
+  options.profile.layers[0].at = {{100, 100, 100}};
+  options.speeds = {0.4, 0.4, 0.1};
+  options.bytes_per_second = 1e9;
+  options.follows_training_mode = true;
+  options.steps = 3;
+  const auto tuning = tune_tokens({{{0, 1}}, 96, {}}, options);
+  ASSERT_TRUE(tuning.ok()) << tuning.status();
+  const double ideal_us = 96 * 300 / (0.4 + 0.4 + 0.1);
+  EXPECT_LE(tuning->tried.front().step_us, 1.3 * ideal_us);
+  EXPECT_LT(tuning->tried.front().plan.shape.samples_of_token[0], 8u);
+}
+
 TokenSearch by_thresholds(uint64_t samples) { return {{{0, 1}, {1, 2}}, samples, {}}; }
 
 /// 24 pairs of sizes for either kind, and sets of workers beside them, up to 8000 tokens a step.
