@@ -61,7 +61,10 @@ ComparisonRow row_of(const ComparisonOptions& options, const Cell& cell, const T
   for (const TrialResult& result : results) {
     const auto target_us = result.time_to_loss_us(options.target_loss);
     row.target_us.push_back(target_us.value_or(options.duration_us));
-    if (target_us) ++row.reached;
+    if (target_us) {
+      ++row.reached;
+      row.target_samples.push_back(*result.samples_to_loss(options.target_loss));
+    }
     row.steps_per_second += result.steps_per_second / count;
     row.staleness += result.staleness_mean / count;
     row.accuracy += result.final_accuracy(kFinalEvaluations) / count;
@@ -71,6 +74,12 @@ ComparisonRow row_of(const ComparisonOptions& options, const Cell& cell, const T
     row.steps_max += static_cast<double>(*most) / count;
   }
   return row;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 NamedPolicy sdpipe_weighted(uint64_t period) {
@@ -139,12 +148,9 @@ std::vector<NamedPolicy> unselectable_policies(OptimizerChoice::Kind optimizer) 
   return {allreduce(), adaptive("auto, told", told), overlapped_with_moments()};
 }
 
-double ComparisonRow::target_median_us() const {
-  std::vector<double> sorted = target_us;
-  std::sort(sorted.begin(), sorted.end());
-  const size_t middle = sorted.size() / 2;
-  return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
-}
+double ComparisonRow::target_median_us() const { return median(target_us); }
+
+double ComparisonRow::target_samples_median() const { return median(target_samples); }
 
 std::vector<TunedRate> tune(const TaskMaker& make_task, const ComparisonOptions& options) {
   const std::vector<Cell> cells = cells_of(options);

@@ -48,14 +48,16 @@ struct ComparisonRow {
   bool is_skewed = false;
   double lr = 0;
   bool lr_is_at_edge = false;  // It lies at the edge of the grid, so another one might be better.
-  std::vector<double> target_us;  // By seed; the duration if it was missed.
-  uint64_t reached = 0;           // Seeds that reached the target.
-  double steps_per_second = 0;    // Means over the seeds from here on.
+  std::vector<double> target_us;       // By seed; the duration if it was missed.
+  uint64_t reached = 0;                // Seeds that reached the target.
+  std::vector<double> target_samples;  // By seed that reached it.
+  double steps_per_second = 0;         // Means over the seeds from here on.
   double staleness = 0;
   double steps_min = 0, steps_max = 0;  // A pipeline replica's, so that of its samples, in batches.
   double accuracy = 0;                  // At the end of the duration.
   double speed = 0;                     // Median time of all-reduce, divided by ours.
   double target_median_us() const;
+  double target_samples_median() const;
 };
 
 /// Of every policy, scenario and kind of parts, in the order of `compare`: the learning rate with

@@ -5,9 +5,10 @@
 //            [--pipelines N] [--stages S] [--seeds N] [--threads N] [--target LOSS] [--csv FILE]
 //            [--only "NAME,NAME"] [--scenarios 0,1] [--parts shuffled|skewed] [--rates 0.1,0.2]
 //            [--first-seed N] [--stop-at-target] [--unselectable]
-//            [--pilot | --headline | --large-batch | --quick]
+//            [--pilot | --headline | --large-batch | --worth | --quick]
 // `--stop-at-target` ends all runs there: no accuracy at the end, and rates of steps up to there.
-// `--unselectable`: what no job can select, instead of what jobs can.
+// `--unselectable`: what no job can select, instead of what jobs can. `--worth`: what a step apart
+// is worth, on labelled data and on the text of `--gpt`.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -26,6 +27,7 @@
 #include "bench/policies/large_batch.hpp"
 #include "bench/policies/mlp_task.hpp"
 #include "bench/policies/sanity.hpp"
+#include "bench/policies/worth.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::bench {
@@ -38,6 +40,9 @@ constexpr uint64_t kDigitsTraining = 1800;   // All.
 constexpr uint64_t kHeadlinePasses = 20;
 constexpr uint64_t kLargeBatchPasses = 20;
 constexpr uint64_t kGptSamples = 16'384;  // A quarter of all; 8 ranks need a third of these.
+
+const std::vector<double> kWorthMomentumRates = {0.025, 0.05, 0.1, 0.2, 0.4, 0.8};
+const std::vector<double> kWorthAdamRates = {0.004, 0.008, 0.016, 0.032, 0.064};
 
 using Arguments = std::map<std::string, std::string>;
 
@@ -181,7 +186,31 @@ int compare_all(const Workload& workload, const std::string& csv_path) {
   return std::fclose(file) == 0 ? 0 : 1;
 }
 
+/// Labelled data and the text, both of them.
+int compare_worth(const Arguments& arguments) {
+  std::vector<WorthTask> tasks;
+  for (const char* name : {"MLP", "GPT"}) {
+    Arguments own = arguments;
+    const bool is_gpt = std::string(name) == "GPT";
+    if (!is_gpt) own.erase("--gpt");
+    absl::StatusOr<Workload> opened = open_workload(own);
+    if (!opened.ok()) {
+      std::fprintf(stderr, "%s\n", opened.status().ToString().c_str());
+      return 1;
+    }
+    adjust(opened->options, arguments);
+    WorthTask task{name, opened->make_task, opened->options, kWorthMomentumRates, kWorthAdamRates};
+    std::printf("%s: %s; target loss %g, %zu seeds\n", name,
+                task.make_task()->description().c_str(), task.options.target_loss,
+                task.options.seeds.size());
+    tasks.push_back(std::move(task));
+  }
+  print_worth(tasks);
+  return 0;
+}
+
 int run(const Arguments& arguments) {
+  if (arguments.contains("--worth")) return compare_worth(arguments);
   absl::StatusOr<Workload> opened = open_workload(arguments);
   if (!opened.ok()) {
     std::fprintf(stderr, "%s\n", opened.status().ToString().c_str());

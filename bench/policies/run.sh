@@ -8,7 +8,7 @@ shift
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
 data=()
-if [[ " $* " != *" --fashion-mnist "* && " $* " != *" --gpt "* ]]; then
+if [[ " $* " != *" --fashion-mnist "* && ( " $* " != *" --gpt "* || " $* " == *" --worth "* ) ]]; then
   if "$(dirname "$0")/digits_to_idx.py" "$folder"; then data=(--digits "$folder"); fi
 fi
 "$build/bench/policies" "${data[@]}" "$@"

@@ -17,6 +17,19 @@ std::optional<double> TrialResult::time_to_loss_us(double loss) const {
   return std::nullopt;
 }
 
+std::optional<double> TrialResult::samples_to_loss(double loss) const {
+  const std::optional<double> at_us = time_to_loss_us(loss);
+  if (!at_us) return std::nullopt;
+  for (size_t i = 1; i < points.size(); ++i) {
+    if (points[i].at_us < *at_us) continue;
+    const TrainingPoint& before = points[i - 1];
+    const double share = (*at_us - before.at_us) / (points[i].at_us - before.at_us);
+    const auto done = static_cast<double>(points[i].samples - before.samples);
+    return static_cast<double>(before.samples) + share * done;
+  }
+  return 0;
+}
+
 std::optional<double> TrialResult::time_to_samples_us(uint64_t samples) const {
   for (size_t i = 1; i < points.size(); ++i) {
     if (points[i].samples < samples) continue;
@@ -49,7 +62,7 @@ double global_us(const plans::PolicySimulationOptions& options) {
          pipelines * options.latency_us;
 }
 
-TrialResult run_trial(Task& task, const Trial& trial) {
+plans::PolicySimulationOptions simulation_of(const Trial& trial) {
   const plans::PipelineLayout& layout = trial.training.layout;
   plans::PolicySimulationOptions options = simulation_options(layout, trial.scenario);
   options.exchange_us *= trial.communication;
@@ -62,8 +75,13 @@ TrialResult run_trial(Task& task, const Trial& trial) {
   options.global_us = global_us(options);
   options.warm_up_us = 0;
   options.duration_us = trial.duration_us;
+  return options;
+}
+
+TrialResult run_trial(Task& task, const Trial& trial) {
+  const plans::PolicySimulationOptions options = simulation_of(trial);
   ReplicaTraining training(task, trial.training);
-  const auto policy = trial.policy.make(layout, trial.training.seed);
+  const auto policy = trial.policy.make(trial.training.layout, trial.training.seed);
   const plans::PolicySimulation simulated = plans::simulate_policy(*policy, options, &training);
   return {.points = training.points(),
           .steps_per_second = simulated.steps_per_second,

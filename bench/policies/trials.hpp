@@ -35,6 +35,8 @@ struct TrialResult {
 
   /// When the loss came down to `loss` first, between evaluations by a straight line.
   std::optional<double> time_to_loss_us(double loss) const;
+  /// How many samples had been used then.
+  std::optional<double> samples_to_loss(double loss) const;
   /// When so many samples had been used.
   std::optional<double> time_to_samples_us(uint64_t samples) const;
   /// Mean of the last `count` evaluations.
@@ -51,6 +53,8 @@ double hidden_us(const plans::PolicySimulationOptions& options);
 /// What the global average of a round takes: a ring of weights and moments.
 double global_us(const plans::PolicySimulationOptions& options);
 
+/// When everybody computes, waits and averages in it.
+plans::PolicySimulationOptions simulation_of(const Trial& trial);
 TrialResult run_trial(Task& task, const Trial& trial);
 /// Results in the order of the trials, whatever the threads do; each thread makes a task of its
 /// own.

@@ -18,9 +18,7 @@ constexpr double kStallsBeyond = 1.5;  // Times the median step.
 constexpr double kPiecesOfStep = 2;    // A forward and a backward.
 constexpr double kSimulatedSteps =
     100;  // Steps of a pipeline replica as fast as the slowest one is typically.
-constexpr uint64_t kSimulationSeed = 1;         // The same stalls for every candidate.
-constexpr double kAdaptiveExponent = -1.0 / 8;  // As `progress_per_step` says.
-constexpr double kLossOnLikeParts = 1.0 / 50, kLossWithMoments = 1.0 / 10;
+constexpr uint64_t kSimulationSeed = 1;  // The same stalls for every candidate.
 
 std::unique_ptr<GroupScheduler> make_policy(const SyncCandidate& candidate,
                                             const PipelineLayout& layout, bool averages_moments) {
@@ -121,11 +119,17 @@ OverlappedAverageOptions overlapped_options(const SyncCandidate& candidate, bool
   return options;
 }
 
-double progress_per_step(double consensus_distance, const DriftKind& kind) {
+double progress_per_step(double consensus_distance, const DriftKind& kind,
+                         const WorthConstants& constants) {
   const double share =
-      kind.is_adaptive ? std::pow(static_cast<double>(kind.pipelines), kAdaptiveExponent) : 1;
-  if (!kind.parts_are_unlike) return share / (1 + kLossOnLikeParts * consensus_distance);
-  if (kind.averages_moments) return share / (1 + kLossWithMoments * consensus_distance);
+      kind.is_adaptive ? std::pow(static_cast<double>(kind.pipelines), -constants.adaptive_exponent)
+                       : 1;
+  if (!kind.parts_are_unlike) {
+    return share / (1 + constants.loss_on_like_parts * consensus_distance);
+  }
+  if (kind.averages_moments) {
+    return share / (1 + constants.loss_with_moments * consensus_distance);
+  }
   return share / (1 + std::sqrt(consensus_distance));
 }
 

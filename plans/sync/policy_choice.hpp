@@ -72,6 +72,13 @@ struct DriftKind {
   uint32_t pipelines = 1;         // Pipeline replicas.
 };
 
+/// Those of `progress_per_step`.
+struct WorthConstants {
+  double loss_on_like_parts = 1.0 / 50;
+  double loss_with_moments = 1.0 / 10;
+  double adaptive_exponent = 1.0 / 8;
+};
+
 /// How much of the progress of a synchronous step one step makes if replicas are so far apart.
 /// Measured with `bench/policies` on 8 pipeline replicas, steps to the target relative to
 /// all-reduce. Momentum, like parts: 1 / (1 + consensus distance / 50), from no loss that could be
@@ -81,7 +88,8 @@ struct DriftKind {
 /// divided by the eighth root of the pipeline replicas, however close they are, as each scales by
 /// the noise of its own samples alone; fitted with 8 of them (0.77), where 2, 4 and 16 were
 /// measured to have 0.99, 0.82 and 0.69.
-double progress_per_step(double consensus_distance, const DriftKind& kind);
+double progress_per_step(double consensus_distance, const DriftKind& kind,
+                         const WorthConstants& constants = {});
 
 struct ChooserOptions {
   /// Looks come after steps of a pipeline replica, in the mean.

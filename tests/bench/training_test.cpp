@@ -194,6 +194,9 @@ TEST(TrialResult, FindsTimesBetweenEvaluations) {
   EXPECT_DOUBLE_EQ(result.time_to_loss_us(1.5).value(), 50);
   EXPECT_DOUBLE_EQ(result.time_to_loss_us(0.5).value(), 200);
   EXPECT_FALSE(result.time_to_loss_us(0.4));
+  EXPECT_DOUBLE_EQ(result.samples_to_loss(1.5).value(), 5);
+  EXPECT_DOUBLE_EQ(result.samples_to_loss(3).value(), 0);
+  EXPECT_FALSE(result.samples_to_loss(0.4));
   EXPECT_DOUBLE_EQ(result.time_to_samples_us(15).value(), 150);
 }
 
