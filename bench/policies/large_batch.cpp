@@ -11,10 +11,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "bench/policies/rank_threads.hpp"
 #include "bench/policies/sample_supply.hpp"
+#include "net/reduce/adasum.hpp"
 #include "net/reduce/adasum_chunks.hpp"
 #include "plans/base/check.hpp"
 
@@ -41,8 +44,24 @@ using Weights = std::vector<std::vector<float>>;  // By stage.
 
 using VectorByRank = std::vector<std::vector<float>>;
 
-/// The product's reducer combines them tensor by tensor, as if one member owned the one chunk.
-std::vector<float> adasum_of(const VectorByRank& vectors, const std::vector<size_t>& tensors) {
+/// Reduced as `sync.reducer = "adasum"` does it: each rank is a thread, and has its vector.
+std::vector<float> adasum_of_ranks(VectorByRank vectors, const std::vector<size_t>& tensors) {
+  std::vector<RankMail> mail(vectors.size());
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < vectors.size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      RankThread exchange(mail, rank);
+      const absl::Status reduced = net::adasum(exchange, vectors[rank], tensors);
+      SKEIN_CHECK(reduced.ok()) << reduced.ToString();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return std::move(vectors[0]);
+}
+
+/// Reduced as `sync.round_reducer = "adasum"` does it, as if one member owned the one chunk.
+std::vector<float> adasum_of_members(const VectorByRank& vectors,
+                                     const std::vector<size_t>& tensors) {
   const auto count = static_cast<uint32_t>(vectors.size());
   const auto floats = static_cast<uint32_t>(vectors[0].size());
   net::AdasumChunks chunks({tensors, count, floats});
@@ -178,7 +197,7 @@ class Training {
   }
   std::vector<float> reduced(const VectorByRank& gradients,
                              const std::vector<size_t>& tensors) const {
-    return run_.how == Reduction::kAdasum ? adasum_of(gradients, tensors)
+    return run_.how == Reduction::kAdasum ? adasum_of_ranks(gradients, tensors)
                                           : sum_or_mean(run_.how, gradients);
   }
   std::vector<float> effect_of(const std::vector<float>& gradient, Moments& moments,
@@ -195,7 +214,7 @@ class Training {
       seconds.push_back(std::move(own.second));
     }
     moments = {sum_or_mean(Reduction::kMean, firsts), sum_or_mean(Reduction::kMean, seconds)};
-    return adasum_of(deltas, tensors);
+    return adasum_of_members(deltas, tensors);
   }
 
   Task& task_;
