@@ -3,13 +3,14 @@
 
     bench/grouped_servers.py build/release/skein [--steps 400] [--seeds 3] [--realtime]
 
-Basu et al. (HiPC 2018) state in their abstract that with one node delayed by 300 % grouped servers stay within 20 % of
-the time without delay, and lose at most 2.5 % of accuracy. Here eight workers, each a pipeline replica of one stage,
+Basu et al. (HiPC 2018) state in their abstract [R] that with one node delayed by 300 % grouped servers stay within 20 %
+of the time without delay, and lose at most 2.5 % of accuracy; models, data and number of nodes are not known to us. Here eight workers, each a pipeline replica of one stage,
 train a byte GPT on their emulated processors (4 % of this machine's speed, so that two cores are enough), all on the
 same number of samples: a synchronous server without delay, and, delayed, that, groups with servers of their own (two
 hops, as in the paper), flat groups (ours) and `auto`. Each has the best of three learning rates, by a seed that does not
 count. Time is that of the steps behind the first round; the loss is that of the last validation.
-Targets, fixed before: two hops at most 1.20 times the time and 2.5 % more loss, flat ones 1.12 times and 0.5 %.
+Targets, fixed before: two hops at most 1.20 times the time and 2.5 % more loss, after these figures [R], although a
+loss is no accuracy; flat ones, which are ours, 1.12 times and 0.5 %. [R] is what was read in the paper.
 """
 import argparse
 import os
@@ -24,7 +25,8 @@ ROUND_STEPS = 50
 SPEED = 0.04
 RATES = (0.001, 0.002, 0.004)
 DELAY = f"H2 factor=4 devices={WORKERS - 1}"
-TWO_HOPS, FLAT = (1.20, 0.025), (1.12, 0.005)
+TWO_HOPS = (1.20, 0.025, "after Basu et al. [R]")
+FLAT = (1.12, 0.005, "our aim")
 RUNS = [
     ("synchronous server", {"sync.policy": "ps"}, None),
     ("2 groups", {"sync.policy": "grouped_ps", "sync.groups": 2}, None),
@@ -116,7 +118,7 @@ def main():
         verdict = ""
         if target:
             met = statistics.median(times) <= target[0] and statistics.median(losses) <= target[1]
-            verdict = f"{'met' if met else 'MISSED'}: {target[0]:.2f}, {target[1]:.1%}"
+            verdict = f"{'met' if met else 'MISSED'}: {target[0]:.2f}, {target[1]:.1%}, {target[2]}"
             all_met = all_met and met
         print(f"{name:20} {spread(times, '{:.2f}'):24} {spread(losses, '{:+.1%}'):28} {rate:<7g} {verdict}", flush=True)
     return 0 if all_met else 1
