@@ -66,7 +66,7 @@ struct JournalRequest {
 struct CommitJournaled {
   uint64_t step = 0;
   absl::Status status;
-  bool waits = false;  // It is not written yet, for that reason; it is tried again.
+  bool is_retried = false;  // It is not written yet, for that reason; it is tried again.
 };
 
 /// Whether a later life of the coordinator has begun.
@@ -107,9 +107,9 @@ struct LeftStateRequest {
 };
 /// What has come of it.
 struct LeftStateFound {
-  absl::Status status;        // Why none can be made for now; not OK: `waits`.
+  absl::Status status;        // Why none can be made for now; not OK: `is_retried`.
   gpu::AdoptedState adopted;  // Without a path: there was nothing to make one of.
-  bool waits = false;         // There is newer state, and it is tried again.
+  bool is_retried = false;    // There is newer state, and it is tried again.
 };
 
 /// Layers of a checkpoint are to be sent to a worker that does not see it.
@@ -287,7 +287,8 @@ struct WorkerFault {
   absl::Status why;
   std::string peer_address;     // The other end of a data connection that broke; else empty.
   bool is_unreachable = false;  // It was tried for about a lease.
-  uint64_t lacks_in = 0;        // There is no memory for a tensor of this generation; 0: no such.
+  /// There is no memory for a tensor of this generation; 0: there is.
+  uint64_t no_memory_generation = 0;
 };
 
 }  // namespace skein::actors

@@ -15,8 +15,8 @@ namespace {
 
 /// Between two looks at what workers leave: they are still writing it, or no checkpoint can be made
 /// of it.
-constexpr std::chrono::milliseconds kWhileLeft(200);
-constexpr std::chrono::milliseconds kWhileUnsaved(500);
+constexpr std::chrono::milliseconds kWritingRetry(200);
+constexpr std::chrono::milliseconds kSavingRetry(500);
 
 /// The run's next life may have trained the same step otherwise: its checkpoint is the one.
 absl::StatusOr<std::string> complete(const CheckpointIoState& state,
@@ -72,7 +72,7 @@ CheckpointIo::behavior_type checkpoint_io(CheckpointIo::stateful_pointer<Checkpo
           const absl::Status why = absl::UnavailableError(
               "a worker is still writing it, or waits for its device to end its work");
           self->send(listener, LeftStateFound{why, {}, true});
-          self->delayed_send(CheckpointIo(self), kWhileLeft, request, listener);
+          self->delayed_send(CheckpointIo(self), kWritingRetry, request, listener);
           return;
         }
         auto adopted = adopt(self->state, request);
@@ -82,7 +82,7 @@ CheckpointIo::behavior_type checkpoint_io(CheckpointIo::stateful_pointer<Checkpo
           self->send(listener, LeftStateFound{adopted.status(), {}, true});
           // Else it is for the later life to make one, and ours ends.
           if (!self->state.check_later_life().ok()) return;
-          self->delayed_send(CheckpointIo(self), kWhileUnsaved, request, listener);
+          self->delayed_send(CheckpointIo(self), kSavingRetry, request, listener);
           return;
         }
         self->send(listener, LeftStateFound{absl::OkStatus(), *std::move(adopted)});

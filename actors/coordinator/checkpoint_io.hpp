@@ -28,7 +28,8 @@ using CheckpointListener =
 ///                              writing it, and tries again twice a second while it cannot be read,
 ///                              or none can be written (a full disk)
 ///   out  CheckpointCompleted, StartFound, LeftStateFound   to the listener, once per request;
-///                              before that LeftStateFound with `waits`, after each attempt in vain
+///                              before that LeftStateFound with `is_retried`, after each attempt in
+///                              vain
 using CheckpointIo = caf::typed_actor<caf::reacts_to<CheckpointRequest, CheckpointListener>,
                                       caf::reacts_to<plans::DeletePartials>,
                                       caf::reacts_to<StartRequest, CheckpointListener>,

@@ -232,7 +232,7 @@ void CoordinatorState::look_at_clock() {
 }
 
 void CoordinatorState::on_journaled(const CommitJournaled& done) {
-  if (done.waits) return apply(coordination->on_journal_waits(done.status, now_us()));
+  if (done.is_retried) return apply(coordination->on_journal_delayed(done.status, now_us()));
   reach(config.options.fail_point, FailPlace::kBeforeCommitBroadcast);
   const bool is_superseded = absl::IsFailedPrecondition(done.status);
   apply(done.status.ok() ? coordination->on_journaled(done.step, now_us())
@@ -547,7 +547,7 @@ void CoordinatorState::on_start_found(const StartFound& found) {
 }
 
 void CoordinatorState::on_left_state_found(const LeftStateFound& found) {
-  if (found.waits) return apply(coordination->on_left_state_waits(found.status, now_us()));
+  if (found.is_retried) return apply(coordination->on_left_state_delayed(found.status, now_us()));
   tell_adopted(found.adopted);
   if (!found.adopted.path.empty()) {
     checkpoint_path = result.checkpoint_path = found.adopted.path;

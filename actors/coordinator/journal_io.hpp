@@ -28,7 +28,8 @@ using LaterLifeListener = caf::typed_actor<caf::reacts_to<LaterLifeBegun>>;
 ///   in   LaterLifeRequest  answered with `LaterLifeBegun`, if that is so
 ///   in   TickAtom          from itself, when something is to be tried again
 ///   out  CommitJournaled   to the listener, once per request, with the error if there was one;
-///                          and before that with `waits`, each time when it could not be written
+///                          and before that with `is_retried`, each time when it could not be
+///                          written
 using JournalIo =
     caf::typed_actor<caf::reacts_to<JournalRequest, JournalListener>,
                      caf::reacts_to<plans::RewindJournal>, caf::reacts_to<plans::Plan>,

@@ -551,7 +551,7 @@ void WorkerState::on_fault(const WorkerFault& fault) {
   if (text_stage && !has_ended() && !is_ours) return tell_peer_failure(fault.why);
   // A connection to one that is no neighbour any more.
   if (has_ended() || (!fault.peer_address.empty() && !of_plan)) return;
-  if (fault.lacks_in != 0) return on_no_memory(fault);
+  if (fault.no_memory_generation != 0) return on_no_memory(fault);
   if (is_ours) return tell_failed(fault.why);
   if (failure && fault.peer_address.empty()) return;  // It follows from that.
   session->tell(net::PeerFailure{std::string(fault.why.message()),
@@ -561,7 +561,7 @@ void WorkerState::on_fault(const WorkerFault& fault) {
 
 /// What the replicas have is whole. The next plan may have smaller tensors.
 void WorkerState::on_no_memory(const WorkerFault& fault) {
-  if (!text_stage && fault.lacks_in != session->generation()) return;
+  if (!text_stage && fault.no_memory_generation != session->generation()) return;
   tell_failed(fault.why, /*is_at_work=*/false);
 }
 

@@ -114,7 +114,8 @@ class LocalWorker final : public WorkerProcess {
                                           address, true});
     };
     plane_options.on_no_memory = [this](uint64_t generation, absl::Status why) {
-      caf::anon_send(worker_, WorkerFault{std::move(why), {}, false, generation});
+      caf::anon_send(worker_,
+                     WorkerFault{.why = std::move(why), .no_memory_generation = generation});
     };
     plane_options.on_refused = [rate = plans::EventRate()](const std::string& peer,
                                                            const std::string& why) mutable {

@@ -36,7 +36,7 @@ std::vector<RunEvent> CheckpointReads::on_verified(const CheckpointVerdict& verd
   return events;
 }
 
-std::optional<RunEvent> CheckpointReads::on_seeking_waits(const std::string& reason) {
+std::optional<RunEvent> CheckpointReads::on_seeking_delayed(const std::string& reason) {
   if (told_delays_.size() >= kDelaysToldMax) return std::nullopt;
   if (!told_delays_.insert(reason).second) return std::nullopt;
   return RunEvent{"checkpoint.waiting",

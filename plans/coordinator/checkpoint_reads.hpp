@@ -49,7 +49,7 @@ class CheckpointReads {
   void seek() { is_seeking_ = true; }
   /// What was found is not to be had for now, for that reason. What people are told: each reason
   /// once since `seek`.
-  std::optional<RunEvent> on_seeking_waits(const std::string& reason);
+  std::optional<RunEvent> on_seeking_delayed(const std::string& reason);
   void on_sought();
   /// A checkpoint was made that is whole.
   void on_whole() { fault_ = absl::OkStatus(); }

@@ -457,11 +457,11 @@ CoordinatorOutcome Coordination::on_left_state(uint64_t steps_done, uint64_t now
   return try_choose(now_us);
 }
 
-CoordinatorOutcome Coordination::on_left_state_waits(const absl::Status& why, uint64_t now_us) {
+CoordinatorOutcome Coordination::on_left_state_delayed(const absl::Status& why, uint64_t now_us) {
   if (phase_ == Phase::kEnded || !reads_.is_seeking()) return Dropped{DropReason::kUnexpected};
   progress_.on_progress(now_us);  // It is the disk that is waited for, and no worker.
   CoordinatorDecisions decisions;
-  if (auto event = reads_.on_seeking_waits(std::string(why.message()))) {
+  if (auto event = reads_.on_seeking_delayed(std::string(why.message()))) {
     decisions.push_back(*std::move(event));
   }
   return decisions;
@@ -1766,7 +1766,7 @@ CoordinatorDecisions Coordination::check_stop(uint64_t now_us) {
   return stop_.abandons_step(now_us) ? abandon_step(now_us) : CoordinatorDecisions{};
 }
 
-CoordinatorOutcome Coordination::on_journal_waits(const absl::Status& why, uint64_t now_us) {
+CoordinatorOutcome Coordination::on_journal_delayed(const absl::Status& why, uint64_t now_us) {
   if (phase_ == Phase::kEnded) return Dropped{DropReason::kUnexpected};
   progress_.on_progress(now_us);  // It is the disk that is waited for, and no worker.
   const bool was_told = !journal_fault_.empty() && now_us < journal_told_us_ + kTellJournalUs;

@@ -155,7 +155,7 @@ class Coordination {
   CoordinatorOutcome on_left_state(uint64_t steps_done, uint64_t now_us);
   /// There is newer state than the run has, and no checkpoint can be made of it for now, which is
   /// tried again: no plan is made until `on_left_state`.
-  CoordinatorOutcome on_left_state_waits(const absl::Status& why, uint64_t now_us);
+  CoordinatorOutcome on_left_state_delayed(const absl::Status& why, uint64_t now_us);
   CoordinatorOutcome on_snapshot_kept(WorkerId worker, int32_t stage, uint64_t steps_done);
   /// Slices of a step for the trace; they change nothing here.
   CoordinatorOutcome on_timings(WorkerId sender, ReplicaId replica) const;
@@ -188,7 +188,7 @@ class Coordination {
   CoordinatorOutcome on_superseded(const absl::Status& why);
   CoordinatorOutcome on_stop_request(const std::string& reason, uint64_t now_us);
   /// The journal cannot be written for now, and tries again: the run waits for it.
-  CoordinatorOutcome on_journal_waits(const absl::Status& why, uint64_t now_us);
+  CoordinatorOutcome on_journal_delayed(const absl::Status& why, uint64_t now_us);
   /// We have done nothing for so long, up to now; in that time our clock stood still, so it is of
   /// nobody's time. What waits to be read is read before anybody is judged. A connection that was
   /// lost meanwhile may have been given up by a worker that lives.

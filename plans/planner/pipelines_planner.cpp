@@ -402,8 +402,8 @@ struct Disturbed {
 
 /// `step_us`         [pipeline replicas][steps], none: nothing disturbs them.
 /// `undisturbed_us`  [pipeline replicas]
-Disturbed apart_from_stalls(StepsOf kind, const std::vector<std::vector<double>>& step_us,
-                            const std::vector<double>& undisturbed_us) {
+Disturbed split_stalls(StepsOf kind, const std::vector<std::vector<double>>& step_us,
+                       const std::vector<double>& undisturbed_us) {
   Disturbed result{undisturbed_us, {}};
   if (step_us.front().empty()) return result;
   result.stalls.layout = {.pipelines = static_cast<uint32_t>(step_us.size()), .stages = 1};
@@ -580,7 +580,7 @@ absl::StatusOr<JudgedGrouping> judge_grouping(const JobSpec& job, const PlanRequ
     SKEIN_ASSIGN_OR_RETURN(step_us.emplace_back(),
                            times.disturbed_us(result.pipelines.back(), steps));
   }
-  const Disturbed seen = apart_from_stalls(StepsOf::kStalls, step_us, result.iteration_us);
+  const Disturbed seen = split_stalls(StepsOf::kStalls, step_us, result.iteration_us);
   result.progress = judge(job, result.pipelines, seen.typical_us,
                           average_cost(result.pipelines, request), seen.stalls);
   return result;
@@ -735,7 +735,7 @@ absl::StatusOr<PipelinesProgress> predict_progress(const JobSpec& job, const Pla
       step_us[p].push_back(us);
     }
   }
-  const Disturbed seen = apart_from_stalls(kind, step_us, undisturbed_us);
+  const Disturbed seen = split_stalls(kind, step_us, undisturbed_us);
   return judge(job, pipelines, seen.typical_us, average_cost(pipelines, request), seen.stalls);
 }
 

@@ -99,7 +99,7 @@ TEST(CheckpointIo, MakesACheckpointOfWhatWorkersHaveLeft) {
   left.ask();
   ASSERT_EQ(left.found.size(), 1u);
   EXPECT_TRUE(left.found[0].status.ok()) << left.found[0].status;
-  EXPECT_FALSE(left.found[0].waits);
+  EXPECT_FALSE(left.found[0].is_retried);
   EXPECT_EQ(left.found[0].adopted.steps_done, kLeftSteps);
 }
 
@@ -110,7 +110,7 @@ TEST(CheckpointIo, SaysThatAWorkerIsStillWriting) {
   ASSERT_TRUE(gpu::announce_emergency_shards(coming).ok());
   left.ask();
   ASSERT_EQ(left.found.size(), 1u);
-  EXPECT_TRUE(left.found[0].waits);
+  EXPECT_TRUE(left.found[0].is_retried);
   EXPECT_TRUE(absl::IsUnavailable(left.found[0].status)) << left.found[0].status;
   std::filesystem::remove_all(coming);
   left.pass(std::chrono::milliseconds(200));
@@ -125,14 +125,14 @@ TEST(CheckpointIo, OnAFullDiskItTriesAgainTwiceASecond) {
   left.pass(std::chrono::milliseconds(500));
   ASSERT_EQ(left.found.size(), 2u);
   for (const LeftStateFound& each : left.found) {
-    EXPECT_TRUE(each.waits);
+    EXPECT_TRUE(each.is_retried);
     EXPECT_TRUE(absl::IsResourceExhausted(each.status)) << each.status;
     EXPECT_EQ(each.adopted.path, "");
   }
   gpu::fail_file_operation(0);
   left.pass(std::chrono::milliseconds(500));
   ASSERT_EQ(left.found.size(), 3u);
-  EXPECT_FALSE(left.found[2].waits);
+  EXPECT_FALSE(left.found[2].is_retried);
   EXPECT_EQ(left.found[2].adopted.steps_done, kLeftSteps);
   left.pass(std::chrono::milliseconds(5000));
   EXPECT_EQ(left.found.size(), 3u) << "it has answered";
@@ -147,20 +147,20 @@ TEST(CheckpointIo, WhereverTheDiskBecomesFullTheStateIsFoundInTheEnd) {
     left.ask();
     gpu::fail_file_operation(0);
     ASSERT_FALSE(left.found.empty());
-    const bool waits = left.found.back().waits;
-    if (waits) left.pass(std::chrono::milliseconds(500));
-    ASSERT_EQ(left.found.size(), waits ? 2u : 1u) << operation;
+    const bool is_retried = left.found.back().is_retried;
+    if (is_retried) left.pass(std::chrono::milliseconds(500));
+    ASSERT_EQ(left.found.size(), is_retried ? 2u : 1u) << operation;
     const LeftStateFound& last = left.found.back();
     ASSERT_TRUE(last.status.ok()) << last.status;
     ASSERT_EQ(last.adopted.steps_done, kLeftSteps) << operation;
     const auto reader = gpu::CheckpointReader::open(last.adopted.path);
     ASSERT_TRUE(reader.ok()) << reader.status();
     EXPECT_EQ((*reader)->trainer_state().loss, 2.5);
-    if (!waits && !gpu::has_emergency_shards(
-                      gpu::emergency_path(left.folder.path(), kLeftSteps, kLeftGeneration, 1))) {
+    if (!is_retried && !gpu::has_emergency_shards(gpu::emergency_path(
+                           left.folder.path(), kLeftSteps, kLeftGeneration, 1))) {
       break;  // Nothing failed: what it was made of is gone.
     }
-    in_vain += waits ? 1 : 0;
+    in_vain += is_retried ? 1 : 0;
   }
   EXPECT_GT(in_vain, 10);
 }
@@ -173,7 +173,7 @@ TEST(CheckpointIo, OnceALaterLifeHasBegunItTriesNoMore) {
   gpu::fail_file_operation(0);
   left.pass(std::chrono::milliseconds(5000));
   ASSERT_EQ(left.found.size(), 1u);
-  EXPECT_TRUE(left.found[0].waits);
+  EXPECT_TRUE(left.found[0].is_retried);
 }
 
 }  // namespace

@@ -502,7 +502,7 @@ TEST(Coordinator, WhileNoCheckpointCanBeMadeOfWhatWorkersHaveLeftThereIsNoPlan) 
   rig.quiesced(1);
   ASSERT_EQ(rig.asked_for_left_state, 1);
   for (int attempt = 0; attempt < 3; ++attempt) {
-    rig.tell(LeftStateFound{absl::ResourceExhaustedError("no space"), {}, /*waits=*/true});
+    rig.tell(LeftStateFound{absl::ResourceExhaustedError("no space"), {}, /*is_retried=*/true});
     EXPECT_EQ(rig.count(1, Body::ASSIGN), 1u) << "no step is taken back";
   }
   EXPECT_EQ(rig.events.named("checkpoint.waiting").size(), 1u);

@@ -232,9 +232,9 @@ TEST(JournalIo, WhatADiskHasNoSpaceForIsTriedAgainInOrder) {
   }
   EXPECT_EQ(journal->written(), (std::vector<std::string>{"plan", "commit"}));
   ASSERT_EQ(heard.size(), 3u) << "it waits, it waits, and is written";
-  EXPECT_TRUE(heard[0].waits);
+  EXPECT_TRUE(heard[0].is_retried);
   EXPECT_TRUE(absl::IsUnavailable(heard[0].status));
-  EXPECT_FALSE(heard[2].waits);
+  EXPECT_FALSE(heard[2].is_retried);
   EXPECT_TRUE(heard[2].status.ok());
   EXPECT_EQ(heard[2].step, 7u);
   caf::anon_send_exit(io, caf::exit_reason::kill);

@@ -1018,7 +1018,8 @@ TEST(Worker, HandsOnWhatItIsToldOfATextAndHasNoPlanThen) {
 }
 
 WorkerFault no_memory_in(uint64_t generation) {
-  return {absl::ResourceExhaustedError("no memory for a tensor"), {}, false, generation};
+  return {.why = absl::ResourceExhaustedError("no memory for a tensor"),
+          .no_memory_generation = generation};
 }
 
 TEST(Worker, WhoHasNoMemoryForWhatComesIsItselfTheOneThatFailed) {

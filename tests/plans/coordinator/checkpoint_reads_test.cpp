@@ -17,13 +17,13 @@ TEST(CheckpointReads, EachReasonWhyLeftStateIsNotToBeHadIsToldOnce) {
   for (int search = 0; search < 2; ++search) {  // The next one tells anew.
     reads.seek();
     for (const std::string& reason : {kStillWriting, kNoSpace}) {
-      const auto event = reads.on_seeking_waits(reason);
+      const auto event = reads.on_seeking_delayed(reason);
       ASSERT_TRUE(event.has_value());
       EXPECT_EQ(event->name, "checkpoint.waiting");
       EXPECT_THAT(event->text, ::testing::HasSubstr(reason));
     }
-    EXPECT_EQ(reads.on_seeking_waits(kStillWriting), std::nullopt);
-    EXPECT_EQ(reads.on_seeking_waits(kNoSpace), std::nullopt);
+    EXPECT_EQ(reads.on_seeking_delayed(kStillWriting), std::nullopt);
+    EXPECT_EQ(reads.on_seeking_delayed(kNoSpace), std::nullopt);
     reads.on_sought();
   }
 }
@@ -33,7 +33,7 @@ TEST(CheckpointReads, ReasonsThatAreNeverTheSameAreNotToldForEver) {
   reads.seek();
   int told = 0;
   for (int attempt = 0; attempt < 1000; ++attempt) {
-    told += reads.on_seeking_waits(absl::StrCat("fault ", attempt)) ? 1 : 0;
+    told += reads.on_seeking_delayed(absl::StrCat("fault ", attempt)) ? 1 : 0;
   }
   EXPECT_EQ(told, 16);
 }

@@ -313,7 +313,7 @@ TEST(CoordinationCheckpoint, WhileNoneCanBeMadeOfWhatWorkersHaveLeftNoStepIsTake
   Cluster cluster(saving_job());
   train(cluster, 5, 4);
   const absl::Status full = absl::ResourceExhaustedError("no space");
-  EXPECT_TRUE(cluster.coordination.on_left_state_waits(full, ++cluster.now).is_dropped());
+  EXPECT_TRUE(cluster.coordination.on_left_state_delayed(full, ++cluster.now).is_dropped());
   cluster.lose(2);
   cluster.plans_at_once = false;
   ASSERT_NE(find<SeekLeftState>(cluster.quiesced(1, {{5, kFront}})), nullptr);
@@ -322,7 +322,7 @@ TEST(CoordinationCheckpoint, WhileNoneCanBeMadeOfWhatWorkersHaveLeftNoStepIsTake
     cluster.now += 500'000;
     cluster.coordination.on_heartbeat({1}, {}, cluster.now);
     CoordinatorDecisions made = cluster.coordination.on_timer(cluster.now);
-    append(made, cluster.decided(cluster.coordination.on_left_state_waits(full, cluster.now)));
+    append(made, cluster.decided(cluster.coordination.on_left_state_delayed(full, cluster.now)));
     for (const CoordinatorDecision& each : made) {
       const auto* event = std::get_if<RunEvent>(&each);
       ASSERT_TRUE(event != nullptr && event->name == "checkpoint.waiting") << "nothing else";

@@ -281,7 +281,7 @@ TEST(CoordinationElastic, AJournalThatCannotBeWrittenIsWaitedFor) {
   for (int half_second = 0; half_second < 40; ++half_second) {
     cluster.now += 500'000;
     for (uint32_t n : {1, 2}) cluster.coordination.on_heartbeat({n}, {}, cluster.now);
-    told += count<RunEvent>(cluster.decided(cluster.coordination.on_journal_waits(
+    told += count<RunEvent>(cluster.decided(cluster.coordination.on_journal_delayed(
         absl::UnavailableError("the disk is full"), cluster.now)));
     EXPECT_TRUE(cluster.coordination.on_timer(cluster.now).empty());
   }
@@ -299,7 +299,8 @@ TEST(CoordinationElastic, AStopThatTheJournalHoldsUpNamesIt) {
   cluster.ready(0, 0);
   cluster.ready(1, 0);
   cluster.coordination.on_stop_request("a signal", ++cluster.now);
-  cluster.coordination.on_journal_waits(absl::UnavailableError("the disk is full"), ++cluster.now);
+  cluster.coordination.on_journal_delayed(absl::UnavailableError("the disk is full"),
+                                          ++cluster.now);
   cluster.now += 1'100'000'000;
   for (uint32_t n : {1, 2}) cluster.coordination.on_heartbeat({n}, {}, cluster.now);
   const CoordinatorDecisions decisions = cluster.coordination.on_timer(cluster.now);
