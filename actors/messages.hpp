@@ -237,9 +237,9 @@ struct ShardGone {
 struct SnapshotRequest {
   uint64_t generation = 0;
   int32_t stage = 0;
-  HeldState state;      // Copies that are not sealed yet.
-  std::string address;  // The snapshot peer's data plane; empty: this worker keeps them.
-  std::shared_ptr<const void> under_way;  // Lives until the last copy is sent or given up.
+  HeldState state;                          // Copies that are not sealed yet.
+  std::optional<std::string> peer_address;  // The snapshot peer's data plane; none: kept here.
+  std::shared_ptr<const void> under_way;    // Lives until the last copy is sent or given up.
 };
 struct SnapshotTaken {
   int32_t stage = 0;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -53,8 +54,9 @@ struct ReplicaConfig {
   std::map<plans::WorkerId, std::string> addresses;  // Data planes of those it sends to.
   std::shared_ptr<net::ControlLink> link;            // To the coordinator.
   net::EnvelopeHead head;
-  /// By stage: the data plane of who keeps its snapshots; empty: this worker does. None: nobody.
-  std::map<int32_t, std::string> snapshot_addresses;
+  /// Where the snapshots of each stage go that somebody keeps: that worker's data plane; none: they
+  /// are kept here.
+  std::map<int32_t, std::optional<std::string>> snapshot_addresses;
   ReplicaListener listener;
   const plans::ModeList* modes = nullptr;  // Null: those of the product.
   bool checks_invariants = plans::kSweeps;

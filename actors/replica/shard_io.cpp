@@ -97,7 +97,7 @@ SnapshotTaken ShardIoState::send(const SnapshotRequest& request) const {
   taken.state = request.state;
   for (const auto& [layer, copy] : request.state.copies) {
     seal_layer_state(layer, *copy);
-    if (request.address.empty()) continue;
+    if (!request.peer_address) continue;
     net::DataPlane::Rows rows;
     rows.key = {request.generation, static_cast<uint32_t>(layer), net::schema::TensorKind::SNAPSHOT,
                 request.state.step, 0};
@@ -105,7 +105,7 @@ SnapshotTaken ShardIoState::send(const SnapshotRequest& request) const {
     rows.row_count = 1;
     rows.payload = *copy;
     rows.owner = std::make_shared<CopyUnderWay>(CopyUnderWay{copy, request.under_way});
-    config.plane->send(request.address, std::move(rows));
+    config.plane->send(*request.peer_address, std::move(rows));
     reach(config.fail_point, FailPlace::kDuringSnapshot);
   }
   return taken;

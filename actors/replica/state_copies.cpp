@@ -44,7 +44,7 @@ gpu::Work StateCopies::keep(const StageReplica& replica, uint64_t steps_done) {
   auto request = std::make_shared<SnapshotRequest>();
   request->generation = options_.generation;
   request->stage = replica.stage;
-  request->address = address->second;
+  request->peer_address = address->second;
   request->state.step = steps_done;
   request->under_way = std::make_shared<const int>(0);
   under_way_[replica.stage] = request->under_way;

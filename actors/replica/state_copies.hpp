@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,7 @@ class StateCopies {
     std::shared_ptr<gpu::Device> device;
     uint64_t generation = 0;
     ShardIo shards;
-    std::map<int32_t, std::string> snapshot_addresses;  // As in ReplicaConfig.
+    std::map<int32_t, std::optional<std::string>> snapshot_addresses;  // As in ReplicaConfig.
     ShardListener shard_listener;
     SnapshotListener snapshot_listener;
   };

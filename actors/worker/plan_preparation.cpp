@@ -361,7 +361,7 @@ void PlanPreparation::hand_over(ReplicaConfig& to) {
   for (const auto& [stage, peer] : assignment_.snapshot_peers) {
     const auto address = addresses().find(peer);
     if (peer == host_.self) {
-      to.snapshot_addresses[stage] = "";
+      to.snapshot_addresses[stage] = std::nullopt;
     } else if (address != addresses().end()) {
       to.snapshot_addresses[stage] = address->second;
     }
