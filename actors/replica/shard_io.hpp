@@ -38,8 +38,10 @@ using ShardIoItself = ShardIo::extend<caf::reacts_to<ShardGone>>;
 
 struct ShardIoConfig {
   std::string run_folder;
-  std::string run;                  // The run's id, which its folder says.
-  std::string coordinator_address;  // Of the data plane to send shards to that it cannot write.
+  std::string run;  // The run's id, which its folder says.
+  /// The coordinator's data plane takes the shards that this worker cannot write; empty: it takes
+  /// none.
+  std::string coordinator_address;
   plans::ModelSpec model;
   uint64_t generation = 0;                // The plan's: no other one writes to the same names.
   std::string optimizer;                  // "adamw" or "sgd".

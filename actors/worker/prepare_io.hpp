@@ -108,9 +108,10 @@ using PrepareListener =
 ///   in   SendStateRequest   state for other workers
 ///   in   ProfileWork
 ///   in   EmergencyRequest   the coordinator is gone: what is held goes to the run folder
-///   in   EmergencyComing    ... and will hold, when the device has ended its work
+///   in   EmergencyComing    the coordinator is gone and the device still works: says beside the
+///        checkpoints that state follows; no answer
 ///   out  PreparedReplicas, StateSent, ProfileMeasured, EmergencySaved   to the listener, once per
-///        request but the last
+///        request
 using PrepareIo = caf::typed_actor<
     caf::reacts_to<PrepareRequest, PrepareListener>,
     caf::reacts_to<SendStateRequest, PrepareListener>, caf::reacts_to<ProfileWork, PrepareListener>,
