@@ -32,6 +32,7 @@
 #include "cli/run/standard_streams.hpp"
 #include "cli/run/worker_children.hpp"
 #include "cli/verbs/compare_verb.hpp"
+#include "cli/verbs/drain_verb.hpp"
 #include "cli/verbs/eval_verb.hpp"
 #include "cli/verbs/export_verb.hpp"
 #include "cli/verbs/generate.hpp"

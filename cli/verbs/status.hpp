@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,9 +18,5 @@ inline constexpr const char* kStatusAddress = "127.0.0.1:29400";
 /// Unavailable if nobody answers there. NotFound if it is neither an address nor a run folder.
 /// PermissionDenied, Unavailable if what the folder says cannot be read.
 absl::Status print_status(const std::vector<std::string>& where, bool as_json);
-
-/// Asks the coordinator to let a worker leave: its state moves to the others first. Returns when
-/// the coordinator has heard it. NotFound if it has no such worker.
-absl::Status drain_worker(const std::string& where, uint32_t worker);
 
 }  // namespace skein::cli
