@@ -26,6 +26,29 @@ class SummaryWriter:
         self.file.close()
 '''
 
+OTHER_LIBRARY = '''
+import json
+
+
+class Run:
+    def __init__(self, **given):
+        self.calls = [["init", given]]
+
+    def define_metric(self, name, step_metric):
+        self.calls.append(["define_metric", [name, step_metric]])
+
+    def log(self, values):
+        self.calls.append(["log", values])
+
+    def finish(self):
+        with open("calls", "w", encoding="utf-8") as file:
+            json.dump(self.calls, file)
+
+
+def init(project, name):
+    return Run(project=project, name=name)
+'''
+
 
 def show(program, *words, modules=""):
     environment = {**os.environ, "PYTHONPATH": os.path.join(program.folder, modules)}
@@ -38,10 +61,30 @@ def refused(program, claim, code, words, *command, modules="library"):
     program.expect_refusal(claim, code, words, result)
 
 
+def wandb(program, run, rows):
+    """Weights & Biases counts calls as steps, so a row's own step goes along as a number."""
+    shown = show(program, run, "--wandb", "geese", modules="library")
+    program.expect("a run is shown by the other library", shown.returncode == 0, shown.stderr.strip())
+    with open(os.path.join(program.folder, "calls"), encoding="utf-8") as file:
+        first, second, *calls = json.load(file)
+    program.expect("under the name of its folder", first ==
+                   ["init", {"project": "geese", "name": os.path.basename(run)}], str(first))
+    program.expect("with steps as they are in the rows", second == ["define_metric", ["*", "at_step"]], str(second))
+    logged = [values for name, values in calls if name == "log"]
+    expected = [(row["step"], row["loss"]) for row in rows if row["kind"] == "step"]
+    program.expect("each step has its loss", expected ==
+                   [(values["at_step"], values["step/loss"]) for values in logged if "step/loss" in values],
+                   str(logged)[:300])
+    refused(program, "without it, it says what to install", USAGE, ["pip install wandb"], run, "--wandb", "geese",
+            modules="without")
+
+
 def main():
     program = Program()
     program.write("library/tensorboardX.py", LIBRARY)
-    program.write("without/tensorboardX.py", "raise ImportError('it is not there')\n")
+    program.write("library/wandb.py", OTHER_LIBRARY)
+    for name in ("tensorboardX", "wandb"):
+        program.write(f"without/{name}.py", "raise ImportError('it is not there')\n")
     trained, run = program.train("run", "--training.steps", "2")
     program.expect("a run is trained", trained.returncode == 0, trained.stderr.strip())
     with open(os.path.join(run, "metrics.jsonl"), "a", encoding="utf-8") as file:
@@ -60,6 +103,7 @@ def main():
     program.expect("a point is a number of a step that is whole", points and
                    all(isinstance(value, (int, float)) and step in (1, 2)
                        for _, value, step in points), str({step for _, _, step in points}))
+    wandb(program, run, rows)
     refused(program, "a folder that is no run's is named", BAD_DATA, ["nope"], "nope",
             "--tensorboard", "curves")
     refused(program, "without the library it says what to install", USAGE,
