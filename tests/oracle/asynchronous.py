@@ -19,8 +19,9 @@ TOLERANCE = 1e-5  # Relative to each tensor's norm, and to each gradient's.
 FIRST_SEED = 11
 MOMENTUM, MAX_NORM = 0.9, 1.0
 PEERS = ["sdpipe", "partial_reduce", "prague", "adpsgd", "adpsgd_paired", "overlapped"]
-# Stages, pipeline replicas, claims in flight; the short form has every other one.
-SHAPES = [(2, 3, 1), (2, 3, 2), (2, 2, 3), (2, 2, 4), (4, 2, 1), (4, 3, 2), (4, 2, 3), (4, 3, 4)]
+# Stages, pipeline replicas, claims in flight. The short form has each number of claims once.
+SHAPES = [(2, 3, 1), (4, 3, 2), (2, 2, 3), (4, 3, 4), (2, 3, 2), (2, 2, 4), (4, 2, 1), (4, 2, 3)]
+SHORT = 4
 
 
 class Replica:
@@ -31,6 +32,7 @@ class Replica:
         self.weights, self.momenta, self.gradients = {}, {}, {}
         self.saved = {}  # By step and micro-batch: weights and input of a forward.
         self.addend = None
+        self.max_norm = MAX_NORM
         self.norms = []  # Ours and the reference's, of each update.
         self.delay = 0  # Most versions behind.
         self.version = 0
@@ -84,7 +86,7 @@ class Replica:
     def update(self, rate, their_norm):
         norm = sum(g.pow(2).sum() for g in self.gradients.values()).sqrt().item()
         self.norms.append((norm, their_norm))
-        factor = min(1.0, MAX_NORM / norm)
+        factor = min(1.0, self.max_norm / norm)
         for name, g in self.gradients.items():
             self.momenta[name] = MOMENTUM * self.momenta.get(name, 0) + factor * g
         self.weights = {name: w - rate * self.momenta[name] for name, w in self.weights.items()}
@@ -129,7 +131,8 @@ class Replay:
 
     def on_model(self, words):
         (self.width, self.heads, self.vocabulary, self.positions, _, self.stages, self.pipelines,
-         self.microbatches) = map(int, words)
+         self.microbatches) = map(int, words[:-1])
+        self.clips_by_share = words[-1] == "share"
 
     def shape_of(self, name, count):
         if count % self.width or name.endswith("bias") or "ln_" in name:
@@ -170,6 +173,8 @@ class Replay:
             self.gradients[(replica - self.pipelines, *place)] = out
 
     def on_update(self, words):
+        if self.counts["update"] == 1 and self.clips_by_share:
+            self.share_the_norm()
         self.replicas[int(words[0])].update(float(words[1]), float(words[2]))
 
     def on_give(self, words):
@@ -182,6 +187,18 @@ class Replay:
             member, weight = word.split(":")
             members.append((float(weight), self.given[(group, int(member))]))
         self.replicas[replica].take(kind, self.given[(group, replica)], members)
+
+    def share_the_norm(self):
+        """With all stages of a pipeline replica at their limits, its gradient is at the limit of all."""
+        counts = {id: sum(w.numel() for w in r.weights.values()) for id, r in self.replicas.items()}
+        for id, replica in self.replicas.items():
+            of_all = sum(n for other, n in counts.items() if other % self.pipelines == id % self.pipelines)
+            replica.max_norm = MAX_NORM * (counts[id] / of_all) ** 0.5
+
+    def clipped(self):
+        """The share of updates whose gradient is above its limit."""
+        above = [norm > r.max_norm for r in self.replicas.values() for norm, _ in r.norms]
+        return sum(above) / len(above)
 
     def worst_norm(self):
         return max(abs(a - b) / b for r in self.replicas.values() for a, b in r.norms)
@@ -198,11 +215,11 @@ def old_versions(stages, stage, microbatches, claims):
     return min(-(-(ahead - 1) // microbatches), claims - 1)
 
 
-def check(program, trainer, shape, policy, seed):
+def check(program, trainer, shape, policy, seed, clip_by="stage"):
     stages, pipelines, claims = shape
-    words = [trainer, *map(str, (stages, pipelines, claims, seed)), policy]
+    words = [trainer, *map(str, (stages, pipelines, claims, seed)), policy, clip_by]
     run = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
-    name = f"{policy}, {stages} stages, {pipelines} pipeline replicas, {claims} claims"
+    name = f"{policy}, {stages} stages, {pipelines} pipeline replicas, {claims} claims, clipped by {clip_by}"
     if run.returncode != 0:
         program.expect(f"{name}: it trains", False, run.stdout[-400:])
         return
@@ -216,15 +233,18 @@ def check(program, trainer, shape, policy, seed):
     fits = all(delay <= bound for delay, bound in zip(delays, most))
     is_late = claims == 1 or delays[0] > 0
     program.expect(f"{name}: weights are as old as planned", fits and is_late, f"{delays} of {most}")
+    program.expect(f"{name}: gradients are clipped", replay.clipped() > 0.2, f"{replay.clipped():.0%}")
     print(f"      {detail}", flush=True)
 
 
 def main():
     torch.set_num_threads(1)
     program = Program()
-    for number, shape in enumerate(SHAPES if LONG else SHAPES[1::2]):
+    for number, shape in enumerate(SHAPES if LONG else SHAPES[:SHORT]):
         for policy in PEERS:
             check(program, sys.argv[2], shape, policy, FIRST_SEED + number)
+        if shape[2] > 1:
+            check(program, sys.argv[2], shape, "sdpipe", FIRST_SEED + number, "share")
     program.finish()
 
 

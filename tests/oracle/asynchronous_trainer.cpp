@@ -1,11 +1,12 @@
 // Trains pipeline replicas with several claims in flight, stage by stage, in a random order of
 // events that the product's own decisions allow, and says what happened in which order: what a
 // reference must do again with numbers of its own. Prints one line for each event:
-//   model CHANNELS HEADS VOCABULARY POSITIONS LAYERS STAGES PIPELINES MICROBATCHES
+//   model CHANNELS HEADS VOCABULARY POSITIONS LAYERS STAGES PIPELINES MICROBATCHES CLIP_BY
 //   tensor REPLICA NAME VALUES...                   before the first event, and after the last
 //   tokens SAMPLE TOKENS...                         the last one is a target only
 //   forward | backward REPLICA STEP MICROBATCH SAMPLE
-//   update REPLICA RATE NORM                        of its own gradient, which is clipped to 1
+//   update REPLICA RATE NORM                        of its own gradient, which is clipped to 1, or
+//                                                   with CLIP_BY "share" to its share of that
 //   give | take REPLICA GROUP nonblocking|global|weights MEMBER:WEIGHT...
 #include <gtest/gtest.h>
 
@@ -37,7 +38,7 @@ constexpr double kMaxNorm = 1;
 constexpr double kRate = 0.02;  // Small: what rounds differently does not grow.
 
 plans::JobSpec small_job(int64_t stages, int64_t pipelines, int64_t claims,
-                         const std::string& policy) {
+                         const std::string& policy, const std::string& clip_by) {
   plans::JobSpec job = plans::pipeline_job(stages, pipelines, policy);
   job.model.vocab_size = 11;
   job.model.positions = kSeqLen;
@@ -49,6 +50,7 @@ plans::JobSpec small_job(int64_t stages, int64_t pipelines, int64_t claims,
   job.optimizer.momentum = 0.9;
   job.optimizer.weight_decay = 0;
   job.sync.claims_in_flight = claims;
+  job.sync.clip_by = clip_by;
   return job;
 }
 
@@ -81,10 +83,11 @@ class Trainer {
       options.seed = 5;
       models_.push_back(gpu::StageModel::create(options, *device_).value());
       models_.back()->reset_loss();
+      max_norms_.push_back(kMaxNorm * plans::clip_share(job, options.layers));
     }
-    std::printf("model %ld %ld %ld %ld %ld %d %u %d\n", job.model.channels, job.model.heads,
+    std::printf("model %ld %ld %ld %ld %ld %d %u %d %s\n", job.model.channels, job.model.heads,
                 job.model.vocab_size, job.model.positions, job.model.layers, stages, pipelines,
-                microbatches_);
+                microbatches_, job.sync.clip_by.c_str());
   }
 
   void run() {
@@ -179,7 +182,7 @@ class Trainer {
     const double norm = std::sqrt(squared);
     std::printf("update %u %.17g %.17g\n", id, kRate, norm);
     on_device([&](gpu::Ops& ops) {
-      return model.update(ops, {kRate, plans::clip_factor(norm, kMaxNorm), 0});
+      return model.update(ops, {kRate, plans::clip_factor(norm, max_norms_[id]), 0});
     });
     if (addends_[id].empty()) return;
     check(actors::add_weights(model, std::exchange(addends_[id], {})));
@@ -237,6 +240,7 @@ class Trainer {
   plans::PipelineLayout layout_;
   int32_t microbatches_ = 1;
   std::vector<std::unique_ptr<gpu::StageModel>> models_;  // By replica.
+  std::vector<double> max_norms_;                         // By replica.
   std::map<Place, Floats> inputs_, gradients_;
   std::map<uint32_t, Floats> addends_;
   std::map<uint64_t, std::map<uint32_t, Floats>> given_;  // By group and replica.
@@ -249,14 +253,14 @@ class Trainer {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   int64_t numbers[4] = {};
-  bool fits = argc == 6;
+  bool fits = argc == 7;
   for (int i = 0; i < 4; ++i) fits = fits && absl::SimpleAtoi(argv[i + 1], &numbers[i]);
   if (!fits) {
-    std::cerr << "usage: asynchronous_trainer STAGES PIPELINES CLAIMS SEED POLICY\n";
+    std::cerr << "usage: asynchronous_trainer STAGES PIPELINES CLAIMS SEED POLICY CLIP_BY\n";
     return 2;
   }
   const auto [stages, pipelines, claims, seed] = numbers;
-  skein::Trainer(skein::small_job(stages, pipelines, claims, argv[5]), static_cast<uint64_t>(seed))
-      .run();
+  const skein::plans::JobSpec job = skein::small_job(stages, pipelines, claims, argv[5], argv[6]);
+  skein::Trainer(job, static_cast<uint64_t>(seed)).run();
   return testing::UnitTest::GetInstance()->Failed() ? 1 : 0;
 }
