@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -143,9 +144,10 @@ int run() {
 
 int main(int argc, char** argv) {
   if (argc == 1) return skein::bench::run();
-  if (argc == 3 && std::string(argv[1]) == "--profiles") {
-    return skein::bench::judge_published_profiles(argv[2]);
+  if ((argc == 3 || argc == 4) && std::string(argv[1]) == "--profiles") {
+    const int devices = argc == 4 ? std::atoi(argv[3]) : 64;
+    return skein::bench::judge_published_profiles(argv[2], devices);
   }
-  std::fprintf(stderr, "usage: dapple [--profiles FOLDER]\n");
+  std::fprintf(stderr, "usage: dapple [--profiles FOLDER [DEVICES]]\n");
   return 2;
 }

@@ -162,7 +162,7 @@ class PublishedTable {
 
 }  // namespace
 
-int judge_published_profiles(const std::string& folder) {
+int judge_published_profiles(const std::string& folder, int32_t devices) {
   PublishedTable table;
   for (const PublishedModel& model : published_models()) {
     const auto profile = cli::load_profile(folder + "/" + model.file + ".json");
@@ -170,8 +170,9 @@ int judge_published_profiles(const std::string& folder) {
       std::fprintf(stderr, "%s\n", std::string(profile.status().message()).c_str());
       return 1;
     }
-    for (const int32_t devices : kSizes) {
-      for (const bool alike : {true, false}) table.add(model, *profile, devices, alike);
+    for (const int32_t size : kSizes) {
+      if (size > devices) break;
+      for (const bool alike : {true, false}) table.add(model, *profile, size, alike);
     }
   }
   return table.finish();

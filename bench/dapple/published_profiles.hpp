@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace skein::bench {
@@ -12,7 +13,8 @@ namespace skein::bench {
 /// `folder`   has vgg16.json, alexnet.json, resnet50.json and gnmt.json in the form of
 ///            docs/profile.md, where a layer is the difference of two neighbouring states of the
 ///            graph.
+/// `devices`  the most; the larger clusters take most of the time, which the others' searches take
 /// Returns    the program's exit code: 1 if a file cannot be read, or ours is slower anywhere.
-int judge_published_profiles(const std::string& folder);
+int judge_published_profiles(const std::string& folder, int32_t devices);
 
 }  // namespace skein::bench
