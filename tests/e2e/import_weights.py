@@ -43,6 +43,41 @@ def every_key(program, but, value):
     return [word for name, text in keys.items() for word in ("--" + name, text)]
 
 
+def change(path, old, new):
+    """Replaces a piece of a file, which may have numbers behind its text."""
+    with open(path, "rb") as file:
+        contents = file.read()
+    with open(path, "wb") as file:
+        file.write(contents.replace(old, new, 1))
+
+
+def check_broken(program, folder):
+    """Whatever is wrong with a folder is one line that names it, and no run begins."""
+    shard = next(name for name in sorted(os.listdir(folder)) if name.endswith(".safetensors"))
+    for what, code, words, breaks in (
+            ("a shard that is missing", BAD_DATA, [shard, "is not there"],
+             lambda broken: os.remove(os.path.join(broken, shard))),
+            ("a shard that is cut", BAD_DATA, [shard, "truncated"],
+             lambda broken: os.truncate(os.path.join(broken, shard),
+                                        os.path.getsize(os.path.join(broken, shard)) - 4)),
+            ("a tensor of another shape", BAD_CONFIG, ["has shape", "by config.json it is [7, 64]"],
+             lambda broken: change(os.path.join(broken, "config.json"), b'"intermediate_size": ',
+                                   b'"intermediate_size": 7, "was": ')),
+            ("another architecture", BAD_CONFIG, ["config.json", "model_type mamba"],
+             lambda broken: change(os.path.join(broken, "config.json"), b'"model_type": "llama"',
+                                   b'"model_type": "mamba"')),
+            ("a tensor of a type that is not read", BAD_CONFIG, [shard, "no type that is read"],
+             lambda broken: change(os.path.join(broken, shard), b'"F32"', b'"I32"')),
+            ("a tokenizer that is cut", BAD_DATA, ["tokenizer.json"],
+             lambda broken: program.write("broken/tokenizer.json", '{"model": {"type": "BP'))):
+        broken = shutil.copytree(folder, os.path.join(program.folder, "broken"))
+        breaks(broken)
+        result, run = program.train("refused", "--model.from", broken)
+        program.expect_refusal(f"{what} is refused", code, words, result)
+        program.expect(f"{what}: nothing is written", run is None, run)
+        shutil.rmtree(broken)
+
+
 def check_refusals(program, folder):
     for what, words, says in (
             ("another model", ["--model.from", folder, "--model.n_head", "2"], "--model.n_head = 2: it is 4"),
@@ -66,6 +101,7 @@ def main():
     base, folder = make_folder(program)
     brought = read_model(folder)
     check_refusals(program, folder)
+    check_broken(program, folder)
     words = ["--model.from", folder, *OTHER_TEXT]
     result, alone = program.train("alone", *words)
     program.expect("one worker trains on", result.returncode == 0, result.stderr[-300:])
