@@ -103,7 +103,8 @@ struct StartFound {
 /// Make a checkpoint of what workers have left.
 struct LeftStateRequest {
   plans::SeekLeftState sought;
-  int64_t positions = 0;  // As in `TrainerState`.
+  int64_t positions = 0;    // As in `TrainerState`.
+  std::string from_digest;  // As there.
 };
 /// What has come of it.
 struct LeftStateFound {

@@ -33,7 +33,7 @@ absl::StatusOr<gpu::AdoptedState> adopt(const CheckpointIoState& state,
     return plans::loss_of_sought(request.sought, {steps_done, generation});
   };
   return gpu::adopt_emergency_shards(state.place.folder, state.job, find_loss,
-                                     {state.place.run, request.positions});
+                                     {state.place.run, request.positions, request.from_digest});
 }
 
 }  // namespace

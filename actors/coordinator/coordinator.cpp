@@ -430,6 +430,7 @@ void CoordinatorState::carry_out(const plans::CompleteCheckpoint& decision) {
   request.state = gpu::trainer_state_after(config.options.job, decision.steps_done);
   request.state.run = config.options.run_id;
   request.state.positions = config.start.positions;
+  request.state.from_digest = config.start.from_digest;
   request.state.data_bytes = config.start.data.bytes;
   request.state.data_digest = config.start.data.digest;
   request.state.loss = decision.loss;
@@ -478,7 +479,8 @@ void CoordinatorState::carry_out(const plans::VerifyCheckpoint& decision) {
 }
 
 void CoordinatorState::carry_out(const plans::SeekLeftState& decision) {
-  self->send(config.checkpoints, LeftStateRequest{decision, config.start.positions},
+  self->send(config.checkpoints,
+             LeftStateRequest{decision, config.start.positions, config.start.from_digest},
              CheckpointListener(self));
 }
 

@@ -55,21 +55,27 @@ absl::Status check_data(const plans::JobSpec& job, const TrainingData& data,
                    " bytes now, or other contents); its position in the data would mean nothing"));
 }
 
-/// `TrainerState::positions` of a run that goes on from what is in `load_path`: checkpoints of
-/// `run`, its own, or those of another run, with which it begins.
-int64_t positions_before(const plans::JobSpec& job, const std::string& load_path,
-                         const std::string& run, bool are_own) {
-  if (load_path.empty()) return 0;
+/// What a run's `TrainerState` says of the weights with which it began.
+struct BegunWith {
+  int64_t positions = 0;
+  std::string from_digest;
+};
+
+/// Those of a run that goes on from what is in `load_path`: checkpoints of `run`, its own, or those
+/// of another run, with which it begins.
+BegunWith begun_with(const plans::JobSpec& job, const std::string& load_path,
+                     const std::string& run, bool are_own) {
+  if (load_path.empty()) return {};
   const auto found = gpu::own_checkpoints(load_path, run);
-  if (!found.ok()) return 0;
+  if (!found.ok()) return {};
   for (const std::string& folder : found->folders) {
     const auto state = gpu::read_trainer_state(folder);
     if (!state.ok()) continue;  // Another one says the same.
-    if (!are_own) return gpu::learned_positions(*state);
-    if (state->positions > 0) return state->positions;
+    if (!are_own) return {gpu::learned_positions(*state), state->from_digest};
+    if (state->positions > 0) return {state->positions, state->from_digest};
   }
   // An older release has not written it.
-  return are_own && !job.model_from.empty() ? job.model.positions : 0;
+  return {are_own && !job.model_from.empty() ? job.model.positions : 0, ""};
 }
 
 /// By the first step that each covers.
@@ -204,7 +210,9 @@ absl::StatusOr<StartPoint> find_start(const plans::JobSpec& job, const std::stri
   start.data = verified.data;
   start.checkpoint_path = verified.checkpoint_path;
   start.durable_step = verified.durable_step;
-  start.positions = positions_before(job, load_path, "", /*are_own=*/false);
+  BegunWith begun = begun_with(job, load_path, "", /*are_own=*/false);
+  start.positions = begun.positions;
+  start.from_digest = std::move(begun.from_digest);
   return start;
 }
 
@@ -218,15 +226,17 @@ absl::StatusOr<StartPoint> find_resumed(const plans::JobSpec& job, const RunPlac
                                         Journal& journal, std::string& load_path) {
   SKEIN_ASSIGN_OR_RETURN(Past past, read_past(journal));
   bool are_own = load_path == place.folder;
-  const int64_t positions = positions_before(job, load_path, are_own ? place.run : "", are_own);
-  SKEIN_ASSIGN_OR_RETURN(gpu::AdoptedState adopted,
-                         adopt_emergency(job, place.folder, past, {place.run, positions}));
+  BegunWith begun = begun_with(job, load_path, are_own ? place.run : "", are_own);
+  SKEIN_ASSIGN_OR_RETURN(
+      gpu::AdoptedState adopted,
+      adopt_emergency(job, place.folder, past, {place.run, begun.positions, begun.from_digest}));
   if (!adopted.path.empty()) {
     load_path = place.folder;
     are_own = true;
   }
   SKEIN_ASSIGN_OR_RETURN(StartPoint start, look_at_start(job, load_path, are_own ? place.run : ""));
-  start.positions = positions;
+  start.positions = begun.positions;
+  start.from_digest = std::move(begun.from_digest);
   start.adopted = std::move(adopted);
   follow(std::move(past), start);
   // A journal that is new though the run is not was lost: terms only grow, and are larger.

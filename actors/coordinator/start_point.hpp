@@ -42,6 +42,8 @@ struct StartPoint {
   uint64_t durable_step = 0;    // Its step; 0: the initial weights.
   /// Positions that the weights with which the run began had learned; 0: they were fresh.
   int64_t positions = 0;
+  /// `TrainerState::from_digest` of the run.
+  std::string from_digest;
   /// The generation that its last step was committed in; 0: not known, as it was made of what
   /// workers have left.
   uint64_t durable_generation = 0;

@@ -292,6 +292,8 @@ absl::Status TrainRun::import_from(const gpu::WeightsFolder& weights, actors::St
   state.data_digest = start.data.digest;
   SKEIN_ASSIGN_OR_RETURN(start.checkpoint_path,
                          gpu::import_weights(weights, job_.spec, state, folder_.path));
+  SKEIN_ASSIGN_OR_RETURN(state, gpu::read_trainer_state(start.checkpoint_path));
+  start.from_digest = state.from_digest;
   load_path_ = folder_.path;
   if (!options_.quiet) say(absl::StrCat("begins with the weights in ", weights.folder()));
   return absl::OkStatus();

@@ -27,7 +27,9 @@ absl::Status describe_whole(const std::string& folder, std::ostream& out) {
   const plans::ModelSpec& model = reader->model();
   const gpu::TrainerState& state = reader->trainer_state();
   out << folder << ": all digests agree; " << text_of(model) << ", after " << state.steps_done
-      << " steps and " << state.samples_done << " samples, loss " << state.loss << std::endl;
+      << " steps and " << state.samples_done << " samples, loss " << state.loss;
+  if (!state.from_digest.empty()) out << "; begun with weights of SHA-256 " << state.from_digest;
+  out << std::endl;
   return absl::OkStatus();
 }
 

@@ -331,6 +331,7 @@ absl::StatusOr<AdoptedState> adopt_emergency_shards(const std::string& run_folde
     state->loss = *loss;
     state->run = run.id;
     state->positions = run.positions;
+    state->from_digest = run.from_digest;
     const std::string partial = partial_checkpoint_path(run_folder, name.steps_done, kNoGeneration);
     SKEIN_RETURN_IF_ERROR(link_files(*found, partial));
     std::vector<SavedFile> files;

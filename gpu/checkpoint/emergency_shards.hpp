@@ -63,8 +63,9 @@ bool is_state_being_left(const std::string& run_folder, const std::string& run);
 
 /// Whose checkpoint is made.
 struct AdoptingRun {
-  std::string id;         // As `TrainerState::run`.
-  int64_t positions = 0;  // As there; workers do not know them.
+  std::string id;           // As `TrainerState::run`.
+  int64_t positions = 0;    // As there; workers do not know them.
+  std::string from_digest;  // As there; likewise.
 };
 
 struct AdoptedState {

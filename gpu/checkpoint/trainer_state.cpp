@@ -39,6 +39,7 @@ nlohmann::ordered_json to_json(const TrainerState& state) {
           {"samples_done", state.samples_done},
           {"seq_len", state.seq_len},
           {"positions", state.positions},
+          {"from_digest", state.from_digest},
           {"seed", state.seed},
           {"data_bytes", state.data_bytes},
           {state.has_digest_of_tokens ? kTokensDigest : kDigest, state.data_digest},
@@ -57,6 +58,7 @@ absl::StatusOr<TrainerState> read_trainer_state(const std::string& folder) {
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "seq_len", state.seq_len));
   // An older release has not written it.
   SKEIN_RETURN_IF_ERROR(take_optional(json, path, "positions", state.positions));
+  SKEIN_RETURN_IF_ERROR(take_optional(json, path, "from_digest", state.from_digest));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "seed", state.seed));
   SKEIN_RETURN_IF_ERROR(take_field(json, path, "data_bytes", state.data_bytes));
   state.has_digest_of_tokens = json.contains(kTokensDigest);

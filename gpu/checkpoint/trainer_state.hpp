@@ -18,6 +18,8 @@ struct TrainerState {
   int64_t seq_len = 0;        // Tokens of a training sample.
   // Positions that the weights with which the run began had learned; 0: it began with fresh ones.
   int64_t positions = 0;
+  // Digest of the weights with which the run began (`import_weights`); empty: they were fresh.
+  std::string from_digest;
   uint64_t seed = 0;
   uint64_t data_bytes = 0;
   uint64_t data_digest = 0;           // `TokenData::digest`

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/model_config.hpp"
 #include "gpu/files/check_there.hpp"
+#include "gpu/files/sha256.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/job/spelled_out.hpp"
 
@@ -178,12 +180,12 @@ absl::Status check_finite_values(const std::string& folder, const std::string& t
 }
 
 absl::StatusOr<std::string> import_weights(const WeightsFolder& weights, const plans::JobSpec& job,
-                                           const TrainerState& state,
-                                           const std::string& run_folder) {
+                                           TrainerState state, const std::string& run_folder) {
   SKEIN_RETURN_IF_ERROR(weights.check_use(job.model));
   const auto layers = static_cast<int>(plans::layer_count(job.model));
   const std::string partial = partial_checkpoint_path(run_folder, 0, kImportGeneration);
   std::vector<SavedFile> files;
+  std::string digests;
   for (int layer = 0; layer < layers; ++layer) {
     std::vector<std::vector<float>> values;
     std::vector<SavedParameter> parameters;
@@ -192,6 +194,8 @@ absl::StatusOr<std::string> import_weights(const WeightsFolder& weights, const p
       if (each.tied_copy) continue;
       values.emplace_back(plans::element_count(each));
       SKEIN_RETURN_IF_ERROR(weights.read(each.name, values.back()));
+      absl::StrAppend(&digests, each.name, " ", sha256(std::as_bytes(std::span(values.back()))),
+                      "\n");
       zeros.resize(std::max(zeros.size(), values.back().size()));
       parameters.push_back({each, {}, {}, {}});
     }
@@ -203,6 +207,7 @@ absl::StatusOr<std::string> import_weights(const WeightsFolder& weights, const p
                            write_shard(partial, layer, layers, job.optimizer.name, parameters));
     files.insert(files.end(), written.begin(), written.end());
   }
+  state.from_digest = sha256(std::as_bytes(std::span(digests)));
   return complete_checkpoint(run_folder, kImportGeneration, job.model, state, files,
                              job.checkpoint.keep_latest_k);
 }

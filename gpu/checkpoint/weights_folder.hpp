@@ -67,10 +67,11 @@ absl::Status check_finite_values(const std::string& folder, const std::string& t
                                  std::span<const float> values);
 
 /// Makes the run's checkpoint of step 0 of the weights, with moments of zero: a shard for each
-/// layer, one in memory at a time. Returns its path. `state` is that of step 0; `check_use` holds
-/// of `job.model`. Unavailable   it cannot be written. Else as `WeightsFolder::read`.
+/// layer, one in memory at a time. Returns its path. `state` is that of step 0; the checkpoint's
+/// has `from_digest`, too: SHA-256 of a line for each tensor, with its name and the SHA-256 of its
+/// values as float32, so it is the same in whichever files they are. `check_use` holds of
+/// `job.model`. Unavailable   it cannot be written. Else as `WeightsFolder::read`.
 absl::StatusOr<std::string> import_weights(const WeightsFolder& weights, const plans::JobSpec& job,
-                                           const TrainerState& state,
-                                           const std::string& run_folder);
+                                           TrainerState state, const std::string& run_folder);
 
 }  // namespace skein::gpu

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Training begins with the weights of a folder in Hugging Face's form, of a Llama whose heads share keys, on other
 data and in another layout; a worker is killed on the way, and the run is resumed when the folder is gone."""
+import glob
+import json
 import os
 import shutil
 import sys
@@ -31,6 +33,11 @@ def make_folder(program):
         if name == "config.json" or name.startswith("model"):
             shutil.copy(os.path.join(newest(run), name), folder)
     return run, folder
+
+
+def read_state(checkpoint):
+    with open(os.path.join(checkpoint, "trainer_state.json"), encoding="utf-8") as file:
+        return json.load(file)
 
 
 def every_key(program, but, value):
@@ -115,6 +122,12 @@ def main():
     begun = read_model(os.path.join(again, "checkpoint", "step-00000000"))
     program.expect("with the same bits", all((begun[name] == brought[name]).all() for name in brought))
 
+    digests = {said["from_digest"] for said in map(read_state, glob.glob(os.path.join(alone, "checkpoint", "step-*")))}
+    program.expect("each checkpoint knows with which weights the run began", len(digests) == 1 and "" not in digests,
+                   digests)
+    program.expect("which are the same in a run's files", read_state(newest(again))["from_digest"] in digests)
+    program.expect("verify says so", next(iter(digests)) in program.run("verify", alone).stdout)
+
     _, fresh = program.train("fresh", *MODEL, *OTHER_TEXT)
     losses = [loss_of_first_step(run) for run in (alone, fresh)]
     program.expect("which know something of another text", losses[0] < losses[1] - 1, losses)
@@ -137,6 +150,7 @@ def main():
     shutil.rmtree(folder)
     result = program.run("train", "--resume", alone, "--training.steps", "24")
     program.expect("a run goes on without the folder", result.returncode == 0, result.stderr[-300:])
+    program.expect("and still knows with which weights it began", read_state(newest(alone))["from_digest"] in digests)
     result = program.run("train", SMALL_JOB, *words, "--job.dump_folder", "alone", "--resume-latest")
     program.expect("and is found without it", "nothing to do" in result.stdout, result.stdout + result.stderr[-300:])
     shutil.rmtree(os.path.join(alone, "checkpoint"))

@@ -70,6 +70,7 @@ std::pair<uint64_t, float> read(const std::string& run) {
   EXPECT_TRUE((*reader)->check_model(small_job().model).ok());
   EXPECT_EQ((*reader)->trainer_state().loss, 2.5);
   EXPECT_EQ((*reader)->trainer_state().positions, 3) << "the workers do not know it";
+  EXPECT_EQ((*reader)->trainer_state().from_digest, "abc") << "nor that";
   return {(*reader)->trainer_state().steps_done, values.front()};
 }
 
@@ -77,13 +78,13 @@ TEST(EmergencyShards, LayersOfSeveralWorkersMakeACheckpoint) {
   tests::TemporaryFolder run;
   leave(run.path(), 7, 3, 1, {0, 3}, 1);
   leave(run.path(), 7, 3, 2, {2, 4}, 1);
-  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3, "abc"});
   ASSERT_TRUE(adopted.ok()) << adopted.status();
   EXPECT_EQ(adopted->path, run.file("checkpoint/step-00000007"));
   EXPECT_EQ(adopted->steps_done, 7u);
   EXPECT_EQ(read(run.path()), std::pair(uint64_t{7}, 1.0F));
   EXPECT_FALSE(fs::exists(emergency_path(run.path(), 7, 3, 1))) << "it is of no use any more";
-  const auto again = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
+  const auto again = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3, "abc"});
   EXPECT_TRUE(again.ok() && again->path.empty());
 }
 
@@ -115,7 +116,7 @@ TEST(EmergencyShards, WhatCanOnlyBeCopiedIsOnDiskBeforeItsCheckpointIsComplete) 
         path.find(".index.") == std::string::npos)
       ++synced;
   });
-  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3, "abc"});
   watch_file_operations(nullptr);
   fs::remove_all(other);
   ASSERT_TRUE(adopted.ok()) << adopted.status();
@@ -128,7 +129,7 @@ TEST(EmergencyShards, TheNewestStateThatIsThereAsAWholeIsTaken) {
   leave(run.path(), 7, 3, 1, {0, 4}, 1);
   leave(run.path(), 8, 3, 1, {0, 4}, 2);
   leave(run.path(), 9, 3, 1, {0, 3}, 3);  // Nobody has its last layer.
-  ASSERT_TRUE(adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3}).ok());
+  ASSERT_TRUE(adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3, "abc"}).ok());
   EXPECT_EQ(read(run.path()), std::pair(uint64_t{8}, 2.0F));
 }
 
@@ -140,7 +141,7 @@ TEST(EmergencyShards, ACheckpointThatHasItsNameIsMade) {
     leave(run.path(), 7, 3, 1, {0, 4}, 1);
     leave(run.path(), 9, 3, 1, {0, 2}, 1);
     fail_file_operation(operation);
-    const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
+    const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3, "abc"});
     fail_file_operation(0);
     const bool is_made = fs::exists(run.file("checkpoint/step-00000007/COMPLETE"));
     ASSERT_EQ(adopted.ok(), is_made) << operation << ": " << adopted.status();
@@ -161,7 +162,7 @@ TEST(EmergencyShards, WhatTheRunHasTakenBackIsNotTaken) {
   const auto find_loss = [](uint64_t, uint64_t generation) -> std::optional<double> {
     return generation == 4 ? std::optional(2.5) : std::nullopt;
   };
-  ASSERT_TRUE(adopt_emergency_shards(run.path(), small_job(), find_loss, {"", 3}).ok());
+  ASSERT_TRUE(adopt_emergency_shards(run.path(), small_job(), find_loss, {"", 3, "abc"}).ok());
   EXPECT_EQ(read(run.path()), std::pair(uint64_t{6}, 2.0F));
 }
 
@@ -174,7 +175,7 @@ TEST(EmergencyShards, OfTwoCopiesTheOneThatIsWholeIsTaken) {
   file.seekp(-1, std::ios::end);
   file.put('x');
   file.close();
-  ASSERT_TRUE(adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3}).ok());
+  ASSERT_TRUE(adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3, "abc"}).ok());
   EXPECT_EQ(read(run.path()), std::pair(uint64_t{7}, 1.0F));
 }
 
@@ -184,7 +185,7 @@ TEST(EmergencyShards, WhatWorkersOfAnotherRunHaveLeftIsPassedOver) {
   leave(run.path(), 8, 3, 1, {0, 2}, 2, "own");
   const std::string others = leave(run.path(), 8, 3, 2, {2, 4}, 2, "other");
   EXPECT_EQ(runs_of_checkpoints(run.path())->runs, (std::set<std::string>{"other", "own"}));
-  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"own", 3});
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"own", 3, "abc"});
   ASSERT_TRUE(adopted.ok()) << adopted.status();
   EXPECT_EQ(adopted->passed_over.size(), 1u);
   EXPECT_EQ(read(run.path()), std::pair(uint64_t{7}, 1.0F));
@@ -197,7 +198,7 @@ TEST(EmergencyShards, WhatWorkersOfAnotherRunHaveLeftStaysBesideNewerCheckpoints
   leave(run.path(), 7, 3, 1, {0, 4}, 1, "own");
   const std::string own = leave(run.path(), 6, 3, 1, {0, 4}, 2, "own");
   const std::string others = leave(run.path(), 6, 3, 2, {0, 4}, 2, "other");
-  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"own", 3});
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"own", 3, "abc"});
   ASSERT_TRUE(adopted.ok()) << adopted.status();
   EXPECT_EQ(adopted->steps_done, 7u);
   EXPECT_FALSE(fs::exists(own)) << "it is of no use any more";
@@ -207,7 +208,7 @@ TEST(EmergencyShards, WhatWorkersOfAnotherRunHaveLeftStaysBesideNewerCheckpoints
 TEST(EmergencyShards, WhatDoesNotSayOfWhichRunItIsIsTaken) {
   tests::TemporaryFolder run;
   leave(run.path(), 7, 3, 1, {0, 4}, 1);
-  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"own", 3});
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"own", 3, "abc"});
   ASSERT_TRUE(adopted.ok()) << adopted.status();
   ASSERT_EQ(adopted->steps_done, 7u);
   EXPECT_EQ(read_trainer_state(adopted->path)->run, "own") << "it is the run's own from now on";
@@ -217,7 +218,7 @@ TEST(EmergencyShards, AStateWithoutWhatItsTrainerSaidIsNotTaken) {
   tests::TemporaryFolder run;
   const std::string folder = leave(run.path(), 7, 3, 1, {0, 4}, 1);
   std::ofstream(folder + "/trainer_state.json", std::ios::app) << " ";
-  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3, "abc"});
   EXPECT_TRUE(adopted.ok() && adopted->path.empty()) << adopted.status();
   EXPECT_EQ(adopted->passed_over.size(), 1u);
 }
@@ -227,7 +228,7 @@ TEST(EmergencyShards, AnotherModelsShardIsPassedOver) {
   const std::string folder = leave(run.path(), 7, 3, 1, {0, 4}, 1);
   plans::JobSpec other = small_job();
   other.model.channels = 4;
-  const auto adopted = adopt_emergency_shards(run.path(), other, any_loss, {"", 3});
+  const auto adopted = adopt_emergency_shards(run.path(), other, any_loss, {"", 3, "abc"});
   EXPECT_TRUE(adopted.ok() && adopted->path.empty()) << adopted.status();
   ASSERT_EQ(adopted->passed_over.size(), 1u);
   EXPECT_NE(adopted->passed_over[0].find("none of the model"), std::string::npos);
@@ -262,7 +263,7 @@ TEST(EmergencyShards, ANewerStateThatMayNotBeReadIsNotPassedOver) {
     {
       const ClosedPath closed(run, left + file);
       const tests::WithoutRights nobody;
-      adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
+      adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3, "abc"});
       is_finished = has_emergency_shards(left);
       is_being_left = is_state_being_left(run.path(), "");
     }
@@ -275,7 +276,7 @@ TEST(EmergencyShards, ANewerStateThatMayNotBeReadIsNotPassedOver) {
     EXPECT_TRUE(fs::exists(left + "/HELD"));
     EXPECT_FALSE(fs::exists(run.file("checkpoint/step-00000007"))) << "a step would be lost";
   }
-  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3, "abc"});
   EXPECT_TRUE(adopted.ok() && adopted->steps_done == 8) << adopted.status();
 }
 
@@ -287,14 +288,14 @@ TEST(EmergencyShards, WhatMayNotBeReadIsToldOfBesideWhatIsMissing) {
   {
     const ClosedPath closed(run, left);
     const tests::WithoutRights nobody;
-    adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
+    adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3, "abc"});
   }
   EXPECT_TRUE(absl::IsUnavailable(adopted.status())) << adopted.status();
   EXPECT_THAT(std::string(adopted.status().message()),
               testing::AllOf(testing::HasSubstr(left + "/HELD: Permission denied"),
                              testing::HasSubstr(other + "/model-00001-of-00004.safetensors")));
   std::ofstream(left + "/HELD") << "no JSON";
-  adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
+  adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3, "abc"});
   ASSERT_TRUE(adopted.ok()) << "it can be read, and is damaged: " << adopted.status();
   EXPECT_THAT(adopted->passed_over,
               testing::ElementsAre(
@@ -310,7 +311,7 @@ TEST(EmergencyShards, WhatMayNotBeReadKeepsNothingFromBeingTakenThatIsWholeWitho
   {
     const ClosedPath closed(run, left);
     const tests::WithoutRights nobody;
-    adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
+    adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3, "abc"});
   }
   ASSERT_TRUE(adopted.ok()) << adopted.status();
   EXPECT_EQ(adopted->steps_done, 8u);
@@ -360,7 +361,7 @@ TEST(EmergencyShards, WhatADeviceStillHasIsBeingLeft) {
   leave(run.path(), 7, 3, 1, {0, 4}, 1);
   age(folder + "/AWAITED");
   EXPECT_FALSE(is_being_left());
-  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3, "abc"});
   ASSERT_TRUE(adopted.ok()) << adopted.status();
   EXPECT_EQ(adopted->steps_done, 7u);
 }
@@ -388,7 +389,7 @@ TEST(EmergencyShards, WhatIsUnfinishedOrNoneOfOursIsNotTaken) {
   std::ofstream(run.file("checkpoint/step-7.g3.w1.tmp/HELD")) << "{}";
   fs::create_directories(emergency_path(run.path(), 8, 3, 1));
   std::ofstream(emergency_path(run.path(), 8, 3, 1) + "/HELD") << "no JSON";
-  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3});
+  const auto adopted = adopt_emergency_shards(run.path(), small_job(), any_loss, {"", 3, "abc"});
   EXPECT_TRUE(adopted.ok() && adopted->path.empty()) << adopted.status();
 }
 

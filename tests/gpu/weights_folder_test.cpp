@@ -93,6 +93,12 @@ TEST(WeightsFolder, BecomesTheCheckpointOfStepZero) {
   ASSERT_TRUE(reader.ok()) << reader.status();
   EXPECT_EQ((*reader)->trainer_state().steps_done, 0u);
   EXPECT_EQ((*reader)->trainer_state().data_digest, 20u);
+  const std::string digest = (*reader)->trainer_state().from_digest;
+  EXPECT_EQ(digest.size(), 64u);
+  const TemporaryFolder later;
+  const auto again = import_weights(**WeightsFolder::open(*path), job, state, later.path());
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(read_trainer_state(*again)->from_digest, digest) << "in other files, the same weights";
   for (const auto& each : plans::range_parameters(small_model(), {0, 4})) {
     std::vector<float> read(static_cast<size_t>(plans::element_count(each)));
     ASSERT_TRUE((*reader)->read(each.name, read).ok());

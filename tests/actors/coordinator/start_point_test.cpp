@@ -114,7 +114,7 @@ TEST(StartPoint, TheDataOfAnOlderCheckpointAreKnownAgain) {
 }
 
 /// Weights forget no positions when another run, or a later life of this one, goes on with them.
-TEST(StartPoint, PositionsThatWereLearnedBeforeAreKept) {
+TEST(StartPoint, WhatTheFirstWeightsWereIsKept) {
   plans::JobSpec job = small_job(1, 1);
   job.training.steps = 100;
   job.device.type = "sleep";  // It reads no data.
@@ -123,15 +123,18 @@ TEST(StartPoint, PositionsThatWereLearnedBeforeAreKept) {
     tests::TemporaryFolder folder;
     gpu::TrainerState state = gpu::trainer_state_after(job, 4);
     state.positions = before;
+    state.from_digest = before > 0 ? "abc" : "";
     write_start(job, folder.path(), state);
     const auto other = find_start(job, folder.path());
     ASSERT_TRUE(other.ok()) << other.status();
     EXPECT_EQ(other->positions, begun);
+    EXPECT_EQ(other->from_digest, state.from_digest);
     const auto journal = Journal::open(folder.file("journal")).value();
     std::string load_path = folder.path();
     const auto resumed = find_resumed(job, {folder.path(), "own"}, *journal, load_path);
     ASSERT_TRUE(resumed.ok()) << resumed.status();
     EXPECT_EQ(resumed->positions, before);
+    EXPECT_EQ(resumed->from_digest, state.from_digest);
   }
   EXPECT_EQ(find_start(job, "")->positions, 0);
 }

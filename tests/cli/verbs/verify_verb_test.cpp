@@ -34,6 +34,19 @@ TEST(VerifyVerb, ACheckpointThatCannotBeLookedAtIsAFault) {
               AllOf(HasSubstr(complete), HasSubstr("step-00000001: all digests agree")));
 }
 
+TEST(VerifyVerb, SaysWithWhichWeightsARunBegan) {
+  for (const std::string digest : {"", "0a1b"}) {
+    tests::TemporaryFolder run;
+    gpu::TrainerState state;
+    state.from_digest = digest;
+    ASSERT_TRUE(gpu::save_small_checkpoint(run.path(), 1, 0.5F, state).ok());
+    std::ostringstream said;
+    EXPECT_TRUE(verify_checkpoints(run.path(), said).ok());
+    EXPECT_EQ(said.str().find("begun with weights of SHA-256 0a1b") != std::string::npos,
+              !digest.empty());
+  }
+}
+
 /// Its digest is right: it was broken when it was written.
 TEST(VerifyVerb, ATokenizerThatIsCutIsAFault) {
   tests::TemporaryFolder run;
