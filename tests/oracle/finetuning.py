@@ -1,8 +1,8 @@
 """A model of transformers is trained on with text of one's own, by three workers of whom one dies and another
 comes, as PyTorch trains it; then text comes out of it, as out of the library.
 
-    python3 -m venv VENV && VENV/bin/pip install torch transformers tokenizers
-    VENV/bin/python tests/oracle/finetuning.py build/release/skein build/release/tests/oracle/reference_trainer
+    cmake/install-python-packages.sh transformers
+    python3 tests/oracle/finetuning.py build/release/skein build/release/tests/oracle/reference_trainer
 
 The tokenizer is trained here. Versions 4 and 5 of transformers will do."""
 import glob
@@ -10,12 +10,15 @@ import os
 import subprocess
 import sys
 
-import numpy
-import tokenizers
-import torch
-import transformers
-
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import pypi  # noqa: E402
+
+pypi.need("tokenizers", "torch", "transformers")
+import numpy  # noqa: E402
+import tokenizers  # noqa: E402
+import torch  # noqa: E402
+import transformers  # noqa: E402
+
 from checkpoints import newest  # noqa: E402
 from elastic_runs import ElasticRun  # noqa: E402
 from running import Program, SOURCE  # noqa: E402

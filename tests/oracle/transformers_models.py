@@ -1,7 +1,7 @@
 """Models of transformers, the library, against ours: weights in and out, logits, loss and gradients.
 
-    python3 -m venv VENV && VENV/bin/pip install torch transformers
-    VENV/bin/python tests/oracle/transformers_models.py build/release/skein [--write]
+    cmake/install-python-packages.sh transformers
+    python3 tests/oracle/transformers_models.py build/release/skein [--write]
 
 computes what tests/gpu/transformers.json has and compares it with that (--write writes it), so that
 gpu_transformers, which needs no library, checks the product against the library. Then each model goes
@@ -15,12 +15,15 @@ import subprocess
 import sys
 import tempfile
 
-import numpy
-import torch
-import transformers
-
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
+import pypi  # noqa: E402
+
+pypi.need("torch", "transformers")
+import numpy  # noqa: E402
+import torch  # noqa: E402
+import transformers  # noqa: E402
+
 from checkpoints import read_model  # noqa: E402
 
 REFERENCE = os.path.join(HERE, "..", "gpu", "transformers.json")
