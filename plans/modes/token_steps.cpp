@@ -20,7 +20,7 @@ TokenSteps::TokenSteps(const JobSpec& job, const Plan& plan)
       is_reducing_(plan.stages.size()) {
   for (const StagePlan& stage : plan.stages) {
     stages_.emplace_back(stage);
-    for (const ReplicaPlan& replica : stage.replicas) workers_[replica.worker];
+    for (const ReplicaPlan& replica : stage.replicas) workers_[replica.worker].use.ahead = ahead_;
   }
 }
 
@@ -53,7 +53,11 @@ ModeDecisions TokenSteps::begin(uint64_t first_step, uint64_t end_step, uint64_t
   buckets_ = TokenBuckets(shape_, level_workers_, speeds());
   pool_ = TokenPool(shape_);
   early_.clear();
-  for (auto& [worker, own] : workers_) own = {};
+  for (auto& [worker, own] : workers_) {
+    const uint32_t ahead = ahead_in_next_step(own.use, ahead_);
+    own = {};
+    own.use.ahead = ahead;
+  }
   is_reducing_.assign(is_reducing_.size(), false);
   return {};
 }
@@ -148,9 +152,23 @@ void TokenSteps::grant_all(ModeDecisions& decisions) {
   while (has_granted) {
     has_granted = false;
     for (auto& [worker, own] : workers_) {
-      if (own.has_begun && own.granted < ahead_ && grant_one(worker, own, decisions))
+      if (own.has_begun && own.granted < own.use.ahead && grant_one(worker, own, decisions))
         has_granted = true;
     }
+  }
+  note_kept();
+}
+
+void TokenSteps::note_kept() {
+  std::vector<WorkerId> idle;
+  for (const auto& [worker, own] : workers_) {
+    if (own.has_begun && own.granted + own.due == 0) idle.push_back(worker);
+  }
+  for (auto& [worker, own] : workers_) {
+    if (own.granted < 2 || own.use.kept_from_others) continue;
+    own.use.kept_from_others = std::any_of(idle.begin(), idle.end(), [&](WorkerId other) {
+      return buckets_.may_train(own.newest_level, other);
+    });
   }
 }
 
@@ -160,6 +178,8 @@ bool TokenSteps::grant_one(WorkerId worker, Worker& own, ModeDecisions& decision
   if (!id) return false;
   pool_.claim(*id, worker);
   ++own.granted;
+  ++own.use.granted;
+  own.newest_level = id->level;
   TokenOrder grant;
   grant.replica = replica_at(id->level, worker);
   grant.step = step_;
@@ -236,7 +256,8 @@ void TokenSteps::check_invariants() const {
     if (!is_in_progress_) break;
     const Worker& other = counted[worker];
     SKEIN_CHECK(own.granted == other.granted && own.due == other.due) << worker;
-    SKEIN_CHECK(own.granted <= ahead_) << worker << " has " << own.granted;
+    SKEIN_CHECK(own.granted <= own.use.ahead && own.use.ahead <= ahead_)
+        << worker << " has " << own.granted << " of " << own.use.ahead;
   }
   SKEIN_CHECK(!is_in_progress_ || !all) << "step " << step_ << " is complete";
 }

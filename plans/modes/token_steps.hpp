@@ -15,12 +15,12 @@ namespace skein::plans {
 
 /// A commit is one step of the whole job, as in synchronous steps; its samples are pulled by
 /// workers as tokens. A worker asks when its device has begun the step, and is granted tokens ahead
-/// of what it computes, so that their inputs travel meanwhile; whoever is slow comes to fewer of
-/// them, but where it is the only one that may train a sub-model. The replicas of a stage reduce
-/// its gradients as soon as all of the stage's tokens are done, while others still compute. Each
-/// replica's gradient is a sum over its samples, scaled by the step's, so the reduced one does not
-/// depend on who came to which token but for the order of sums. Source: Fela, ICDE'20 (from
-/// memory).
+/// of what it computes, so that their inputs travel meanwhile, fewer if it keeps them from others
+/// (`ahead_in_next_step`); whoever is slow comes to fewer of them, but where it is the only one
+/// that may train a sub-model. The replicas of a stage reduce its gradients as soon as all of the
+/// stage's tokens are done, while others still compute. Each replica's gradient is a sum over its
+/// samples, scaled by the step's, so the reduced one does not depend on who came to which token but
+/// for the order of sums. Source: Fela, ICDE'20 (from memory).
 ///
 /// Differs: the loss of a worker ends the plan, and the step is done again with another one. Its
 /// gradients go to groups that all replicas of a stage belong to, and these end with a member.
@@ -46,6 +46,8 @@ class TokenSteps final : public TrainingMode {
     bool has_begun = false;  // It asks for tokens from then on.
     uint32_t granted = 0;  // Tokens whose output, or on the last level whose end, is not reported.
     uint32_t due = 0;      // Whose backward may run, and is not reported.
+    uint32_t newest_level = 0;  // Where it was granted last, if at all.
+    TokenUse use;               // What it has had in this step.
   };
   uint32_t level_of(ReplicaId replica) const;
   bool is_last(uint32_t level) const;
@@ -58,6 +60,8 @@ class TokenSteps final : public TrainingMode {
   /// Grants what can be granted.
   void grant_all(ModeDecisions& decisions);
   bool grant_one(WorkerId worker, Worker& own, ModeDecisions& decisions);
+  /// Nothing can be granted. Notes who holds tokens that others could compute.
+  void note_kept();
   void reduce(uint32_t level, ModeDecisions& decisions);
   ModeDecisions try_complete();
   /// In proportion to what each has come to in the step before; at first all alike.

@@ -106,6 +106,11 @@ bool TokenBuckets::may_train(uint32_t level, WorkerId worker) const {
   return std::binary_search(workers.begin(), workers.end(), worker);
 }
 
+uint32_t ahead_in_next_step(const TokenUse& use, uint32_t most) {
+  if (use.kept_from_others && use.granted <= 2 * use.ahead) return std::max(1u, use.ahead - 1);
+  return use.granted > use.ahead ? std::min(most, use.ahead + 1) : use.ahead;
+}
+
 std::optional<TokenId> choose_token(const TokenPool& pool, const TokenPolicy& policy,
                                     const TokenBuckets& buckets, const TokenWish& wish) {
   const std::vector<TokenId> own = own_bucket(pool, policy, buckets, wish.worker);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -48,6 +49,20 @@ struct TokenWish {
   /// would keep from them what they come to sooner.
   bool helps = true;
 };
+
+/// What a worker had of a step.
+struct TokenUse {
+  uint32_t ahead = 1;    // So many it was granted at most before it had computed them.
+  uint32_t granted = 0;  // In the whole step.
+  /// It held one for later that another worker, which had none and got none, might have computed.
+  bool kept_from_others = false;
+};
+/// How many it is granted at most in the next step before it has computed them, from one to `most`.
+/// One fewer if it kept one from others and came to no more than twice what it may be granted at
+/// once: nobody else can have that any more, however slow it is, and of so few tokens one takes
+/// longer than inputs travel. Else one more if it came to more than it may be granted at once, so
+/// that a worker that is fast again has its inputs ahead again. Pure (ours).
+uint32_t ahead_in_next_step(const TokenUse& use, uint32_t most);
 
 /// Which token that worker is to have next; none: there is none for it now. A pure function. Those
 /// of the first level go in the order of their samples.

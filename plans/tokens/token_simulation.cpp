@@ -65,7 +65,7 @@ class TokenRun {
   TokenRun(const TokenPlan& plan, const TokenSimulationOptions& options)
       : plan_(plan),
         options_(options),
-        workers_(options.speeds.size()),
+        workers_(options.speeds.size(), first_use(options)),
         buckets_(plan.shape, plan.level_workers, first_shares(options)) {
     result_.busy_us.resize(workers_.size());
   }
@@ -99,10 +99,18 @@ class TokenRun {
     bool is_busy = false;
     bool waits = false;             // There is no token for it.
     uint32_t claims = 0;            // Asked for, or claimed and not computed.
+    uint32_t newest_level = 0;      // Where it claimed last.
+    TokenUse use;                   // What it has had in this step.
     std::deque<TokenId> forwards;   // Their inputs are here.
     std::deque<TokenId> backwards;  // Their gradients are.
     double send_free_us = 0, receive_free_us = 0;
   };
+
+  static Worker first_use(const TokenSimulationOptions& options) {
+    Worker worker;
+    worker.use.ahead = options.claims_ahead;
+    return worker;
+  }
 
   Worker& at(WorkerId id) { return workers_[id.value - 1]; }
   void after(double at_us, std::function<void()> what) { events_.emplace(at_us, std::move(what)); }
@@ -118,7 +126,14 @@ class TokenRun {
     const auto count = static_cast<int32_t>(workers_.size());
     for (int32_t device = 0; device < count; ++device) {
       Worker& own = workers_[static_cast<size_t>(device)];
-      own = {own.awake_us, false, false, 0, {}, {}, own.send_free_us, own.receive_free_us};
+      Worker next = first_use(options_);
+      if (options_.follows_training_mode) {
+        next.use.ahead = ahead_in_next_step(own.use, options_.claims_ahead);
+      }
+      next.awake_us = own.awake_us;
+      next.send_free_us = own.send_free_us;
+      next.receive_free_us = own.receive_free_us;
+      own = std::move(next);
       const WorkPiece nothing{device, static_cast<int32_t>(step_), 0, 0};
       const double start_us = std::max(now_us_, own.awake_us);
       own.awake_us = end_of_work(options_.scenario, nothing, count, start_us);
@@ -138,7 +153,7 @@ class TokenRun {
 
   void ask(WorkerId id) {
     Worker& own = at(id);
-    while (own.claims < options_.claims_ahead && !own.waits) {
+    while (own.claims < own.use.ahead && !own.waits) {
       ++own.claims;
       own.waits = true;
       grant_later(id);
@@ -157,10 +172,25 @@ class TokenRun {
     Worker& own = at(id);
     if (!own.waits) return;
     const auto token = choose_token(*pool_, plan_.policy, buckets_, {id, may_help(own)});
-    if (!token) return;  // Asked again for it when something is ready.
+    if (!token) {  // Asked again for it when something is ready.
+      if (may_help(own)) note_kept(id);
+      return;
+    }
     own.waits = false;
+    ++own.use.granted;
+    own.newest_level = token->level;
     pool_->claim(*token, id);
     after(now_us_ + options_.request_us / 2, [this, id, token = *token] { on_grant(id, token); });
+  }
+
+  /// The worker has nothing and gets nothing.
+  void note_kept(WorkerId idle) {
+    for (Worker& other : workers_) {
+      const bool holds_for_later = other.claims - (other.waits ? 1 : 0) > 1;
+      if (holds_for_later && buckets_.may_train(other.newest_level, idle)) {
+        other.use.kept_from_others = true;
+      }
+    }
   }
 
   void on_grant(WorkerId id, TokenId token) {

@@ -35,9 +35,10 @@ struct TokenSimulationOptions {
   /// `follows_training_mode`.
   Scenario scenario;
   /// As the training mode does it: who sleeps has its part in the sum of gradients, if only zeros,
-  /// and adds it when it is awake; buckets are as large as what each came to in the step before;
-  /// nobody helps others before its own last backward is done; and a sub-model's layers are reduced
-  /// in one ring when its last backward has ended, not each while that goes on.
+  /// and adds it when it is awake; buckets are as large as what each came to in the step before,
+  /// and who kept tokens from others in it claims fewer ahead (`ahead_in_next_step`); nobody helps
+  /// others before its own last backward is done; and a sub-model's layers are reduced in one ring
+  /// when its last backward has ended, not each while that goes on.
   bool follows_training_mode = false;
   uint32_t steps = 10;
 };

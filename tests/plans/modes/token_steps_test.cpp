@@ -372,6 +372,113 @@ TEST(TokenSteps, WhoIsFasterComesToMore) {
   EXPECT_EQ(granted[{2}].size(), 2);
 }
 
+/// Steps of one sub-model by workers 1, 2, ..., whose messages take no time.
+class TimedSteps {
+ public:
+  TimedSteps(int64_t samples, std::vector<uint64_t> token_us)
+      : job_(job_of({1}, static_cast<uint64_t>(samples))),
+        token_us_(std::move(token_us)),
+        plan_(make_token_plan(job_, workers_from(1, static_cast<uint32_t>(token_us_.size())), 1,
+                              std::nullopt)
+                  .value()),
+        mode_(job_, plan_) {}
+
+  void set_token_us(size_t worker, uint64_t us) { token_us_[worker] = us; }
+
+  /// When the last token is done, from when all have begun.
+  uint64_t run() {
+    first_.assign(token_us_.size(), {});
+    granted_.assign(token_us_.size(), {});
+    std::vector<uint64_t> until_us(token_us_.size());
+    mode_.begin(step_, step_ + 1, 0);
+    for (size_t w = 0; w < token_us_.size(); ++w) tell(w, 0, TokenEvent::kBegun);
+    for (size_t w = 0; w < token_us_.size(); ++w) {
+      for (const int32_t token : granted_[w]) first_[w].push_back(token);
+      until_us[w] = token_us_[w];
+    }
+    uint64_t now_us = 0;
+    for (int64_t left = job_.training.global_batch_size; left > 0; --left) {
+      size_t next = token_us_.size();
+      for (size_t w = 0; w < token_us_.size(); ++w) {
+        if (granted_[w].empty()) continue;
+        if (next == token_us_.size() || until_us[w] < until_us[next]) next = w;
+      }
+      SKEIN_CHECK(next < token_us_.size()) << left << " tokens are with nobody";
+      now_us = until_us[next];
+      const int32_t token = granted_[next].front();
+      granted_[next].pop_front();
+      for (size_t w = 0; w < token_us_.size(); ++w) {  // Who has nothing begins with what it gets.
+        if (w == next || granted_[w].empty()) until_us[w] = now_us + token_us_[w];
+      }
+      tell(next, token, TokenEvent::kDone);
+    }
+    end_step();
+    return now_us;
+  }
+  /// What the worker was granted when it began the last step.
+  const std::vector<int32_t>& first_of(size_t worker) const { return first_[worker]; }
+
+ private:
+  void tell(size_t worker, int32_t token, TokenEvent event) {
+    const auto number = static_cast<uint32_t>(worker);
+    const ModeOutcome outcome = mode_.on_token({number + 1}, {number}, step_, token, event, 0);
+    ASSERT_TRUE(outcome.is_accepted());
+    mode_.check_invariants();
+    for (const CoordinatorDecision& each : outcome.decisions().orders) {
+      const TokenOrder& order = std::get<OrderToken>(each).order;
+      if (order.kind != TokenOrder::Kind::kCompute) continue;
+      granted_[replica_of(plan_, order.replica).worker.value - 1].push_back(order.token);
+    }
+  }
+  void end_step() {
+    for (const ReplicaPlan& replica : plan_.stages.front().replicas) {
+      ReadyReport report;
+      report.replica = replica.id;
+      report.step = step_;
+      report.needs_groups = true;
+      ASSERT_TRUE(mode_.on_ready(replica.worker, report, 0).is_accepted());
+    }
+    for (const ReplicaPlan& replica : plan_.stages.front().replicas) {
+      ASSERT_TRUE(mode_.on_reduced(replica.worker, replica.id, step_, 1, 0).is_accepted());
+    }
+    ++step_;
+  }
+
+  const JobSpec job_;
+  std::vector<uint64_t> token_us_;  // By worker.
+  const Plan plan_;
+  TokenSteps mode_;
+  uint64_t step_ = 0;
+  std::vector<std::deque<int32_t>> granted_;  // By worker; the first one is under way.
+  std::vector<std::vector<int32_t>> first_;
+};
+
+TEST(TokenSteps, BucketsAreAsLargeAsWhatEachCameToInTheStepBefore) {
+  TimedSteps steps(16, {1, 20});
+  steps.run();
+  EXPECT_EQ(steps.first_of(0).front(), 0);
+  EXPECT_EQ(steps.first_of(1).front(), 8) << "at first all are alike";
+  EXPECT_EQ(steps.run(), 20u);
+  EXPECT_EQ(steps.first_of(0).front(), 0);
+  EXPECT_EQ(steps.first_of(1).front(), 14) << "it came to two";
+}
+
+/// With ten times as long for a token as the seven others it has one of 64 in the time in which
+/// they have nine each.
+TEST(TokenSteps, ASlowWorkerIsGrantedNothingAheadThatOthersWouldEndSooner) {
+  TimedSteps steps(64, {10, 1, 1, 1, 1, 1, 1, 1});
+  EXPECT_EQ(steps.run(), 20u) << "two ahead, as nothing is known of it yet";
+  for (int n = 0; n < 3; ++n) {
+    EXPECT_EQ(steps.run(), 10u);
+    EXPECT_EQ(steps.first_of(0).size(), 1u);
+    EXPECT_EQ(steps.first_of(1).size(), 2u);
+  }
+  steps.set_token_us(0, 1);
+  EXPECT_EQ(steps.run(), 8u);
+  EXPECT_EQ(steps.run(), 8u);
+  EXPECT_EQ(steps.first_of(0).size(), 2u) << "it is as fast as the others again";
+}
+
 TEST(TokenSteps, AReportIsTakenOnlyWhenItsStageIsReduced) {
   const JobSpec job = job_of({1, 1}, 1);
   const Plan plan = make_token_plan(job, workers_from(1, 1), 1, std::nullopt).value();

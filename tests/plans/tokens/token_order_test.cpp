@@ -83,6 +83,18 @@ TEST(TokenOrder, NobodyIsGivenWhatItMayNotTrain) {
   EXPECT_FALSE(choose(pool, {3}, {}, few));
 }
 
+TEST(TokenOrder, WhoKeepsTokensFromOthersIsGrantedFewerAheadUntilItComesToMore) {
+  constexpr uint32_t kMost = 3;
+  EXPECT_EQ(ahead_in_next_step({3, 2, false}, kMost), 3u);
+  EXPECT_EQ(ahead_in_next_step({3, 3, true}, kMost), 2u);
+  EXPECT_EQ(ahead_in_next_step({1, 1, true}, kMost), 1u) << "one at least";
+  EXPECT_EQ(ahead_in_next_step({1, 1, false}, kMost), 1u);
+  EXPECT_EQ(ahead_in_next_step({2, 4, true}, kMost), 1u);
+  EXPECT_EQ(ahead_in_next_step({2, 5, true}, kMost), 3u) << "it came to many more than that";
+  EXPECT_EQ(ahead_in_next_step({2, 3, false}, kMost), 3u);
+  EXPECT_EQ(ahead_in_next_step({3, 9, false}, kMost), 3u);
+}
+
 TEST(SubModels, LayersOfLikeThresholdsBelongTogether) {
   const std::vector<int64_t> thresholds = {16, 16, 20, 64, 64, 2048, 2048};
   const auto cut = [&](size_t most) { return bin_sub_models(thresholds, most); };

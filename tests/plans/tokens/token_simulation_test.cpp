@@ -99,6 +99,21 @@ TEST(TokenSimulation, ASleeperIsWaitedForWhereItHasAPartInTheSum) {
   }
 }
 
+/// Others would have computed the second one long before it does.
+TEST(TokenSimulation, ASlowWorkerClaimsNothingAheadThatItKeepsFromOthers) {
+  TokenSimulationOptions options = options_of({0.1, 1, 1, 1, 1, 1, 1, 1});
+  options.follows_training_mode = true;
+  options.steps = 4;
+  const auto result = simulate_tokens(whole_model(64, 1, 8), options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  const double slow_us = 10 * 2 * (kForwardUs + kBackwardUs);
+  const double rings_us = 2 * ring_us(8, kWeightBytes);
+  EXPECT_DOUBLE_EQ(result->step_us.front(), 2 * slow_us + rings_us);
+  for (uint32_t step = 1; step < 4; ++step) {
+    EXPECT_DOUBLE_EQ(result->step_us[step], slow_us + rings_us) << step;
+  }
+}
+
 /// Only what is in a deeper sub-model is reduced while the backward is at the other layer.
 TEST(TokenSimulation, TheTrainingModeReducesASubModelWhenItsLastBackwardHasEnded) {
   TokenSimulationOptions options = options_of({1, 1, 1, 1});
