@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Steps that are pulled as tokens, with real processes: whoever comes to which token, whoever is slow, stops,
-dies or joins, the run ends with the weights of one process."""
+dies or joins, and whatever the policy is later or was before, the run ends with the weights of one process."""
 import os
 import signal
 import sys
@@ -29,6 +29,14 @@ SHAPES = [
     ("what the planner chooses", 3, [*TOKENS, "--parallelism.pipeline_parallel_degree", "auto"]),
     ("a worker of a quarter of the speed", 3, [*THREE, "--device.speeds", "[0.4, 0.4, 0.1]"]),
 ]
+# Plain SGD, so that weights move by their gradients; a step of that rate by little else.
+PLAIN = ["--training.max_norm", "0", "--optimizer.name", "sgd", "--optimizer.momentum", "0",
+         "--optimizer.weight_decay", "0", "--lr_scheduler.warmup_steps", "0", "--lr_scheduler.decay_type", "none",
+         "--validation.batches", "0"]
+RATE = 1000.0
+ONE_STEP = [*PLAIN, "--training.steps", "1", "--optimizer.lr", str(RATE)]
+TWENTY_STEPS = [*PLAIN, "--training.steps", "20", "--optimizer.lr", "0.1"]
+CLOSE = 1e-5  # A distance, by each tensor's norm.
 SLOW = ["--device.speed", "0.1", "--elastic.heartbeat_timeout_seconds", "3"]
 
 
@@ -166,9 +174,56 @@ def has_the_same_bits(program, reference):
                        same_bits(*models), worst_relative(*models))
 
 
+def has_the_gradients_of_one_process(program):
+    """Those of one step, by which all weights move, and twenty steps, whatever the sub-models and policies are,
+    and with weights that differ, as unlike workers come to unlike numbers of samples."""
+    ends = {}
+    for tied in (True, False):
+        words = [] if tied else UNTIED
+        out = program.run_reference(f"one-{tied}", *ONE_STEP, *words)
+        start = read_model(newest(out + "/initial"))
+        ends[tied] = [(ONE_STEP, start, read_model(newest(out + "/final")))]
+        out = program.run_reference(f"twenty-{tied}", *TWENTY_STEPS, *words)
+        ends[tied].append((TWENTY_STEPS, None, read_model(newest(out + "/final"))))
+    for name, workers, words in SHAPES:
+        for steps, start, end in ends[UNTIED[0] not in words]:
+            claim = f"{name}: {'the gradients of one process' if start else 'twenty steps of one process'}"
+            folder = claim.replace(" ", "-").replace(",", "").replace(":", "")
+            result, run = program.train(folder, "--workers", str(workers), *words, *steps)
+            if result.returncode != 0:
+                program.expect(claim, False, result.stderr.strip()[-300:])
+                continue
+            ours = read_model(newest(run))
+            if start:
+                ours, end = ({key: start[key] - each[key] for key in start} for each in (ours, end))
+            worst, tensor = worst_relative(ours, end)
+            program.expect(claim, worst <= CLOSE, f"{worst:.1e} {tensor}")
+
+
+def goes_on_with_another_policy(program):
+    """The same weights after twenty steps, the first ten of them by tokens, or the last ten."""
+    out = program.run_reference("twenty", *TWENTY_STEPS)
+    reference = read_model(newest(out + "/final"))
+    by_tokens = ["--sync.policy", "tokens", "--tokens.samples", "[1, 2, 4]"]
+    together = ["--sync.policy", "allreduce", "--tokens.samples", "[]"]
+    for name, first, then in [("tokens, then allreduce", by_tokens, together),
+                              ("allreduce, then tokens", together, by_tokens)]:
+        result, run = program.train(name.replace(" ", "-").replace(",", ""), "--workers", "3",
+                                    "--parallelism.layout", "[1, 2, 1]", *first, *TWENTY_STEPS, "--training.steps", "10")
+        if result.returncode == 0:
+            result = program.run("train", "--resume", run, *then, "--training.steps", "20")
+        if result.returncode != 0:
+            program.expect(name, False, result.stderr.strip()[-300:])
+            continue
+        worst, tensor = worst_relative(read_model(newest(run)), reference)
+        program.expect(f"{name}: the weights of one process", worst <= CLOSE, f"{worst:.1e} {tensor}")
+
+
 def main():
     program = Program()
     tries_plans(program)
+    has_the_gradients_of_one_process(program)
+    goes_on_with_another_policy(program)
     references = {}
     for tied in (True, False):
         out = program.run_reference(f"reference-{tied}", *([] if tied else UNTIED), "--training.steps", str(STEPS))
