@@ -68,6 +68,22 @@ TEST(PlannedPipelines, WhoBecomesSlowIsToldAndAnotherPlanIsLookedFor) {
       ElementsAre(HasSubstr("w2 takes 4 times as long as planned: no plan promises 5 % more")));
 }
 
+/// Then there are two pipeline replicas, the second of which is one worker.
+TEST(PlannedPipelines, WhoBecomesSlowIsToldWithSeveralClaimsInFlight) {
+  JobSpec job = planned_rounds();
+  job.training.steps = 4000;
+  job.sync.round_steps = 100;
+  job.sync.claims_in_flight = 3;
+  PipelineCluster cluster(job);
+  cluster.step_us[1] = 4 * cluster.step_us[0];
+  CoordinatorDecisions told = cluster.run(cluster.begun, 3000);
+  append(told, cluster.answered(cluster.coordination.on_timer(++cluster.now)));
+  EXPECT_THAT(texts_of(told, "worker.speed_changed"), ElementsAre(HasSubstr("w3")));
+  EXPECT_EQ(texts_of(told, "straggler.no_mitigation").size() +
+                texts_of(told, "straggler.mitigation").size(),
+            1u);
+}
+
 TEST(PlannedPipelines, WhoBecomesSlowSharesAPipelineWhereAllMeetOften) {
   JobSpec job = planned_rounds();
   job.training.steps = 400;

@@ -9,6 +9,7 @@
 
 #include "plans/modes/local_updates.hpp"
 #include "plans/modes/mode_list.hpp"
+#include "plans/plan/pipeline_plan.hpp"
 #include "tests/plans/modes/pipeline_world.hpp"
 #include "tests/plans/small_cluster.hpp"
 
@@ -61,10 +62,11 @@ inline const ModeList& lonely_modes() {
   return modes;
 }
 
-/// Three workers, each a pipeline replica of one stage, that do at once what they are told.
+/// Three workers, each a pipeline replica of one stage if no planner chooses, that do at once what
+/// they are told.
 struct PipelineCluster : Cluster {
   explicit PipelineCluster(const JobSpec& job = rounds_of_four(), uint32_t workers = 3)
-      : Cluster(options(job, workers)) {
+      : Cluster(options(job, workers)), is_flushed(job.sync.claims_in_flight == 1) {
     for (uint32_t id = 1; id <= workers; ++id) join(id);
     const bool is_planned = job.parallelism.pipeline_parallel_degree == kAutoDegree;
     for (uint32_t id = 1; is_planned && id <= workers; ++id) decided(profiled(id, job));
@@ -112,6 +114,7 @@ struct PipelineCluster : Cluster {
     }
     if (const auto* average = std::get_if<AverageWeights>(&decision)) {
       CoordinatorDecisions decisions;
+      if (!average->is_closing && !is_flushed) return decisions;  // Claims come by themselves.
       if (!average->is_closing) {
         const GroupMember& alone = average->members.front();
         return ready_pipeline(alone.replica.value, alone.step + 1);
@@ -150,17 +153,25 @@ struct PipelineCluster : Cluster {
 
   CoordinatorDecisions ready_pipeline(uint32_t pipeline, uint64_t step) {
     if (dead.contains(pipeline)) return {};
-    ReadyReport report;
-    report.replica = {pipeline};
-    report.step = step;
-    report.norm_squared = 9;
-    report.step_us = step_us.at(pipeline);
-    report.busy_us = step_us.at(pipeline);
-    report.loss_sum = 4;
-    report.loss_tokens = 2;
-    return decided(coordination.on_ready(sender(report.replica), report, ++now));
+    CoordinatorDecisions decisions;
+    const PipelineLayout layout = pipeline_layout(*coordination.plan());
+    for (uint32_t stage = layout.stages; stage-- > 0;) {
+      ReadyReport report;
+      report.replica = layout.replica(stage, pipeline);
+      report.step = step;
+      report.norm_squared = 9;
+      report.step_us = step_us.at(pipeline);
+      report.busy_us = step_us.at(pipeline);
+      if (stage + 1 == layout.stages) {
+        report.loss_sum = 4;
+        report.loss_tokens = 2;
+      }
+      append(decisions, decided(coordination.on_ready(sender(report.replica), report, ++now)));
+    }
+    return decisions;
   }
 
+  const bool is_flushed;
   CoordinatorDecisions begun;
   std::vector<uint64_t> step_us = std::vector<uint64_t>(8, 1000);  // By pipeline replica.
   std::set<uint32_t> dead;  // Pipeline replicas that do nothing.
