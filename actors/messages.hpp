@@ -14,7 +14,7 @@
 #include "actors/coordinator/run_observer.hpp"
 #include "actors/coordinator/start_point.hpp"
 #include "actors/worker/layer_state.hpp"
-#include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/checkpoint_writer.hpp"
 #include "gpu/device.hpp"
 #include "gpu/device_pool.hpp"
 #include "net/control/control_link.hpp"

@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "actors/end_process.hpp"
-#include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/checkpoint_reader.hpp"
+#include "gpu/checkpoint/checkpoint_writer.hpp"
 #include "gpu/checkpoint/emergency_shards.hpp"
 #include "plans/base/status_macros.hpp"
 #include "plans/coordinator/left_state.hpp"

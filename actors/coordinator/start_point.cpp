@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/checkpoint_reader.hpp"
 #include "gpu/checkpoint/emergency_shards.hpp"
 #include "gpu/data/token_data.hpp"
 #include "plans/base/status_macros.hpp"

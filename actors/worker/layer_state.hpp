@@ -8,7 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/checkpoint_reader.hpp"
+#include "gpu/checkpoint/checkpoint_writer.hpp"
 #include "gpu/model/stage_model.hpp"
 #include "net/data/tensor_inbox.hpp"
 #include "plans/job/model_spec.hpp"

@@ -20,7 +20,7 @@
 #include "cli/config/json_text.hpp"
 #include "cli/config/text_file.hpp"
 #include "cli/version.hpp"
-#include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/checkpoint_reader.hpp"
 #include "gpu/files/check_there.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "plans/base/status_macros.hpp"

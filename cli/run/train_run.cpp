@@ -16,7 +16,7 @@
 #include "cli/run/exit_codes.hpp"
 #include "cli/run/two_observers.hpp"
 #include "gpu/checkpoint/byte_tokens.hpp"
-#include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/checkpoint_reader.hpp"
 #include "gpu/checkpoint/newest_checkpoint.hpp"
 #include "gpu/checkpoint/text_files.hpp"
 #include "gpu/data/token_source.hpp"

@@ -14,7 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "cli/config/job_file.hpp"
 #include "cli/config/json_text.hpp"
-#include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/checkpoint_reader.hpp"
 #include "gpu/checkpoint/emergency_shards.hpp"
 #include "gpu/checkpoint/trainer_state.hpp"
 #include "gpu/files/mapped_file.hpp"

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
+#include "gpu/checkpoint/checkpoint_reader.hpp"
 #include "gpu/checkpoint/text_files.hpp"
 #include "gpu/checkpoint/weights_folder.hpp"
 #include "gpu/files/check_there.hpp"

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
 
@@ -29,8 +28,6 @@ inline constexpr const char* kAwaitedName = "AWAITED";
 /// What the names of a parameter's moments add to its own, the first moment first, as PyTorch names
 /// the state of its optimizers: ".exp_avg" and ".exp_avg_sq", or ".momentum" for "sgd".
 std::span<const char* const> moment_suffixes(const std::string& optimizer);
-/// "step-00000500"
-std::string checkpoint_name(uint64_t steps_done);
 /// "model-00001-of-00003.safetensors"
 std::string shard_name(const std::string& kind, int shard, int shard_count);
 

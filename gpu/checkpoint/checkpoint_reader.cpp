@@ -1,3 +1,5 @@
+#include "gpu/checkpoint/checkpoint_reader.hpp"
+
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -5,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/crc32c.hpp"

@@ -1,3 +1,5 @@
+#include "gpu/checkpoint/checkpoint_writer.hpp"
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -13,8 +15,6 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
@@ -247,21 +247,6 @@ void delete_old(const fs::path& folder, uint64_t newest, const std::string& run,
 
 }  // namespace
 
-std::span<const char* const> moment_suffixes(const std::string& optimizer) {
-  static constexpr const char* kAdamW[] = {".exp_avg", ".exp_avg_sq"};
-  static constexpr const char* kSgd[] = {".momentum"};
-  if (optimizer == "sgd") return kSgd;
-  return kAdamW;
-}
-
-std::string checkpoint_name(uint64_t steps_done) {
-  return absl::StrFormat("step-%08d", steps_done);
-}
-
-std::string shard_name(const std::string& kind, int shard, int shard_count) {
-  return absl::StrFormat("%s-%05d-of-%05d.safetensors", kind, shard + 1, shard_count);
-}
-
 std::string partial_checkpoint_path(const std::string& run_folder, uint64_t steps_done,
                                     uint64_t generation) {
   return absl::StrCat(run_folder, "/checkpoint/", to_text({steps_done, generation}));
@@ -347,7 +332,7 @@ absl::StatusOr<std::string> complete_checkpoint(const std::string& run_folder, u
   SKEIN_RETURN_IF_ERROR(
       write_durably(absl::StrCat(partial, "/", kCompleteName), to_json(listing).dump(2) + "\n"));
   const std::string folder = run_folder + "/checkpoint";
-  const std::string name = checkpoint_name(state.steps_done);
+  const std::string name = to_text({state.steps_done});
   SKEIN_RETURN_IF_ERROR(put_in_place(folder, {state.steps_done, generation}, state.run));
   SKEIN_RETURN_IF_ERROR(point_latest(folder, name));
   delete_old(folder, state.steps_done, state.run, keep_latest_k);

@@ -17,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
+#include "gpu/checkpoint/checkpoint_reader.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
 #include "gpu/checkpoint/folder_name.hpp"
 #include "gpu/files/check_there.hpp"

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/checkpoint_writer.hpp"
 #include "plans/job/job_spec.hpp"
 
 namespace skein::gpu {

@@ -6,7 +6,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "gpu/checkpoint/checkpoint_names.hpp"
 
 namespace skein::gpu {
 namespace {
@@ -17,7 +16,7 @@ constexpr char kDeletedEnd[] = ".deleted.tmp";
 }  // namespace
 
 std::string to_text(const FolderName& name) {
-  std::string text = checkpoint_name(name.steps_done);
+  std::string text = absl::StrFormat("step-%08d", name.steps_done);
   if (name.generation) absl::StrAppendFormat(&text, ".g%08d", *name.generation);
   if (name.worker) absl::StrAppendFormat(&text, ".w%05d", *name.worker);
   if (name.generation) text += ".tmp";

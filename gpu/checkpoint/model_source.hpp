@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/checkpoint_reader.hpp"
 #include "gpu/checkpoint/weights_folder.hpp"
 
 namespace skein::gpu {

@@ -10,9 +10,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/checkpoint_listing.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
+#include "gpu/checkpoint/checkpoint_reader.hpp"
+#include "gpu/checkpoint/checkpoint_writer.hpp"
 #include "gpu/checkpoint/model_config.hpp"
 #include "gpu/files/check_there.hpp"
 #include "gpu/files/sha256.hpp"

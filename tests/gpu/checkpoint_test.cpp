@@ -1,4 +1,5 @@
-#include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/checkpoint_reader.hpp"
+#include "gpu/checkpoint/checkpoint_writer.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -616,7 +617,7 @@ TEST(Checkpoint, OneThatMayNotBeReadKeepsNoOtherFromBeingWritten) {
   two.open();
   EXPECT_TRUE(saved.ok()) << saved;
   for (const uint64_t steps : {1, 2, 3}) {
-    expect_whole(two.run.file("checkpoint/" + checkpoint_name(steps)), steps, one_block());
+    expect_whole(two.run.file("checkpoint/" + to_text({steps})), steps, one_block());
   }
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu/checkpoint/checkpoint_reader.hpp"
 #include "gpu/files/durable_file.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/without_rights.hpp"

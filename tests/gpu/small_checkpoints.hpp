@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/checkpoint_writer.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::gpu {

@@ -12,9 +12,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/model_config.hpp"
 #include "gpu/checkpoint/safetensors.hpp"
+#include "gpu/checkpoint/trainer_state.hpp"
 #include "gpu/checkpoint/weights_folder.hpp"
 #include "gpu/device.hpp"
 #include "gpu/model/decoder.hpp"

@@ -14,7 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/config/job_file.hpp"
-#include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/checkpoint_writer.hpp"
 #include "gpu/checkpoint/safetensors.hpp"
 #include "gpu/data/token_data.hpp"
 #include "gpu/device.hpp"

@@ -6,7 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/checkpoint_reader.hpp"
 #include "gpu/checkpoint/crc32c.hpp"
 #include "gpu/checkpoint/emergency_shards.hpp"
 #include "plans/base/check.hpp"

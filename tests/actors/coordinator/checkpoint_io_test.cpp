@@ -13,7 +13,8 @@
 #include <caf/scheduler/test_coordinator.hpp>
 #include <caf/send.hpp>
 
-#include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/checkpoint_reader.hpp"
+#include "gpu/checkpoint/checkpoint_writer.hpp"
 #include "gpu/checkpoint/emergency_shards.hpp"
 #include "gpu/checkpoint/trainer_state.hpp"
 #include "gpu/files/durable_file.hpp"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "actors/coordinator/journal.hpp"
-#include "gpu/checkpoint/checkpoint.hpp"
+#include "gpu/checkpoint/checkpoint_writer.hpp"
 #include "gpu/checkpoint/trainer_state.hpp"
 #include "gpu/data/token_data.hpp"
 #include "plans/coordinator/commit_log.hpp"
