@@ -22,14 +22,16 @@ class DeviceGradientGroup final : public net::GradientGroup {
     const DeviceMembersOptions& devices = options_.devices;
     devices.group_store->end_given_up();
     const PathEntry own = devices.round->tell();
-    // Whatever the others have, and nobody asks a processor why: no need to wait for their words.
+    SKEIN_RETURN_IF_ERROR(devices.round->lead());
+    // Whatever the others have, and nobody asks a processor why: no need to wait for words.
     if (options_.backend != "nccl" && !own.is_gpu) return host_->connect();
     SKEIN_ASSIGN_OR_RETURN(FormationRound::Outcome outcome, devices.round->decide(devices.id));
-    if (!outcome.path.reason.empty()) {
-      devices.say(absl::StrCat("gradients of ", devices.name,
-                               " go by way of the hosts: ", outcome.path.reason));
+    const GradientPath& path = outcome.decision.path;
+    if (!path.reason.empty()) {
+      devices.say(
+          absl::StrCat("gradients of ", devices.name, " go by way of the hosts: ", path.reason));
     }
-    if (!outcome.path.on_device) return host_->connect();
+    if (!path.on_device) return host_->connect();
     SKEIN_RETURN_IF_ERROR(members_.form(std::move(outcome)));
     std::lock_guard lock(mutex_);
     on_device_ = true;

@@ -75,13 +75,10 @@ void DeviceGroupStore::give_up(std::shared_ptr<gpu::DeviceGroup> members) {
   if (members != nullptr) given_up_.push_back(std::move(members));
 }
 
-void DeviceGroupStore::keep_only(const std::set<plans::WorkerId>& workers) {
+void DeviceGroupStore::keep_only(const std::set<uint64_t>& numbers) {
   std::lock_guard lock(mutex_);
   for (const plans::FormedGroup& group : cache_.offer()) {
-    const bool is_whole =
-        std::all_of(group.members.begin(), group.members.end(),
-                    [&](plans::WorkerId member) { return workers.contains(member); });
-    if (is_whole && !group.is_revoked) continue;
+    if (numbers.contains(group.number)) continue;
     cache_.drop(group.number);
     give_up({group.number});
   }

@@ -38,8 +38,8 @@ class DeviceGroupStore {
   std::shared_ptr<gpu::DeviceGroup> take(uint64_t number, plans::FormedGroup& group);
   /// To be ended by a thread that may. Null: nothing.
   void give_up(std::shared_ptr<gpu::DeviceGroup> members);
-  /// Gives up what nobody uses of groups that somebody else is in, or that were revoked.
-  void keep_only(const std::set<plans::WorkerId>& workers);
+  /// Gives up what nobody uses of all others.
+  void keep_only(const std::set<uint64_t>& numbers);
   /// How forming a new group went. Once it has failed so often in a row, `peer_failure` says why,
   /// and the worker does without: the same plan would fail for ever. A member's death in between is
   /// no such failure where the coordinator notices it first.

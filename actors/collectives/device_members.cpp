@@ -19,12 +19,13 @@ absl::Status peer_failure(const absl::Status& why) { return absl::UnavailableErr
 }  // namespace
 
 absl::Status DeviceMembers::form(FormationRound::Outcome outcome) {
-  switch (outcome.formation.kind) {
+  const plans::Formation& formation = outcome.decision.formation;
+  switch (formation.kind) {
     case plans::FormationKind::kCached:
-      adopt(outcome.formation.parent, std::move(outcome.from));
+      adopt(formation.parent, std::move(outcome.from));
       return absl::OkStatus();
     case plans::FormationKind::kNewId:
-      return form_anew(std::move(outcome.members));
+      return form_anew(outcome.group);
     case plans::FormationKind::kShrink:
     case plans::FormationKind::kSplit:
       break;
@@ -59,26 +60,33 @@ absl::Status DeviceMembers::form_from(FormationRound::Outcome outcome) {
   outcome.from.reset();  // Every member has what it needs of it, or it is broken.
   if (!end_call()) return aborted();
   if (!formed.ok()) return peer_failure(formed.status());
-  const bool is_split = outcome.formation.kind == plans::FormationKind::kSplit;
+  const bool is_split = outcome.decision.formation.kind == plans::FormationKind::kSplit;
   options_.say(absl::StrCat("the GPUs of ", options_.name, " have ", is_split ? "split" : "shrunk",
-                            " their group of ", outcome.parent.members.size(),
-                            " members to one of ", outcome.members.size()));
-  return keep(std::move(outcome.members), *std::move(formed));
+                            " their group of ", outcome.parent.rank_count, " members to one of ",
+                            outcome.group.rank_count));
+  return keep(outcome.group, *std::move(formed));
 }
 
 absl::StatusOr<std::unique_ptr<gpu::DeviceGroup>> DeviceMembers::make_from(
     const FormationRound::Outcome& outcome) {
   gpu::DeviceGroup& from = *outcome.from;
-  if (outcome.formation.kind == plans::FormationKind::kSplit) {
+  const plans::Formation& formation = outcome.decision.formation;
+  if (formation.kind == plans::FormationKind::kSplit) {
     return from.split(static_cast<int32_t>(options_.id.value), device_options());
   }
   std::vector<int32_t> left;
-  for (size_t rank = 0; rank < outcome.parent.members.size(); ++rank) {
-    const bool stays = std::binary_search(outcome.members.begin(), outcome.members.end(),
-                                          outcome.parent.members[rank]);
-    if (!stays) left.push_back(static_cast<int32_t>(rank));
+  for (const plans::RankRange& range : formation.left) {
+    for (uint32_t rank = range.begin; rank < range.end && rank < outcome.parent.rank_count;
+         ++rank) {
+      left.push_back(static_cast<int32_t>(rank));
+    }
   }
-  if (outcome.formation.revokes && !outcome.parent.is_revoked) {
+  if (left.size() + outcome.group.rank_count != outcome.parent.rank_count) {
+    return absl::UnavailableError(absl::StrCat(left.size(), " of ", outcome.parent.rank_count,
+                                               " members leave a group, which leaves no ",
+                                               outcome.group.rank_count));
+  }
+  if (formation.revokes && !outcome.parent.is_revoked) {
     SKEIN_RETURN_IF_ERROR(from.revoke());
   }
   gpu::DeviceGroup::Options options = device_options();
@@ -86,8 +94,8 @@ absl::StatusOr<std::unique_ptr<gpu::DeviceGroup>> DeviceMembers::make_from(
   return from.shrink(left, gpu::DeviceGroup::Shrink::kHealthy, options);
 }
 
-absl::Status DeviceMembers::form_anew(std::vector<plans::WorkerId> members) {
-  const auto rank = std::find(members.begin(), members.end(), options_.self) - members.begin();
+absl::Status DeviceMembers::form_anew(const plans::DeviceGroupPart& group) {
+  const uint32_t rank = *group.rank;
   const std::string id_key = options_.name + "/id";
   SKEIN_ASSIGN_OR_RETURN(gpu::DeviceGroups * groups, options_.device->groups());
   if (rank == 0) {
@@ -96,18 +104,18 @@ absl::Status DeviceMembers::form_anew(std::vector<plans::WorkerId> members) {
       options_.group_store->on_formed(made.status());
       return made.status();
     }
-    store_->put(id_key, {made->begin(), made->end()}, {members.begin() + 1, members.end()});
+    put_for_members(*store_, options_.self, id_key, *made, group.members);
   }
   SKEIN_ASSIGN_OR_RETURN(const std::vector<char> id,
                          store_->wait(id_key, options_.appear_timeout_seconds));
   if (!begin_call()) return aborted();
   absl::StatusOr<std::unique_ptr<gpu::DeviceGroup>> formed =
       groups->form(std::string(id.begin(), id.end()), static_cast<int32_t>(rank),
-                   static_cast<int32_t>(members.size()), device_options());
+                   static_cast<int32_t>(group.rank_count), device_options());
   if (!end_call()) return aborted();
   options_.group_store->on_formed(formed.status());
   if (!formed.ok()) return peer_failure(formed.status());
-  return keep(std::move(members), *std::move(formed));
+  return keep(group, *std::move(formed));
 }
 
 gpu::DeviceGroup::Options DeviceMembers::device_options() const {
@@ -126,13 +134,14 @@ bool DeviceMembers::can_revoke() const {
   return groups.ok() && (*groups)->info().can_revoke;
 }
 
-absl::Status DeviceMembers::keep(std::vector<plans::WorkerId> members,
+absl::Status DeviceMembers::keep(const plans::DeviceGroupPart& group,
                                  std::unique_ptr<gpu::DeviceGroup> formed) {
   if (formed == nullptr) {
     return absl::UnavailableError(absl::StrCat(options_.name, " has no group here"));
   }
   std::shared_ptr<gpu::DeviceGroup> shared = std::move(formed);
-  options_.group_store->add({options_.number, std::move(members), 0}, shared, options_.device);
+  options_.group_store->add({options_.number, *group.rank, group.rank_count, 0}, shared,
+                            options_.device);
   adopt(options_.number, std::move(shared));
   return absl::OkStatus();
 }

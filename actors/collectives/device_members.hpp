@@ -53,8 +53,8 @@ class DeviceMembers {
   absl::Status form_from(FormationRound::Outcome outcome);
   absl::StatusOr<std::unique_ptr<gpu::DeviceGroup>> make_from(
       const FormationRound::Outcome& outcome);
-  absl::Status form_anew(std::vector<plans::WorkerId> members);
-  absl::Status keep(std::vector<plans::WorkerId> members, std::unique_ptr<gpu::DeviceGroup> formed);
+  absl::Status form_anew(const plans::DeviceGroupPart& group);
+  absl::Status keep(const plans::DeviceGroupPart& group, std::unique_ptr<gpu::DeviceGroup> formed);
   void adopt(uint64_t number, std::shared_ptr<gpu::DeviceGroup> members);
   gpu::DeviceGroup::Options device_options() const;
   bool can_revoke() const;

@@ -1,9 +1,11 @@
 #include "actors/collectives/formation_round.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "net/codec/bounds.hpp"
 #include "plans/base/status_macros.hpp"
 
 namespace skein::actors {
@@ -14,8 +16,9 @@ FormationRound::FormationRound(Options options, std::shared_ptr<net::RendezvousS
 FormationRound::~FormationRound() {
   for (auto& [group, outcome] : outcomes_) {
     if (!outcome.ok() || outcome->from == nullptr) continue;
-    if (outcome->formation.kind == plans::FormationKind::kCached) {
-      options_.group_store->release(outcome->formation.parent);
+    const plans::Formation& formation = outcome->decision.formation;
+    if (formation.kind == plans::FormationKind::kCached) {
+      options_.group_store->release(formation.parent);
     } else {
       options_.group_store->give_up(std::move(outcome->from));
     }
@@ -28,18 +31,27 @@ PathEntry FormationRound::tell() {
   own_ = own_entry();
   has_told_ = true;
   const std::string text = to_text(own_);
-  store_->put(key_of(options_.self), {text.begin(), text.end()}, {});  // All groups are decided on.
+  if (leads()) {
+    store_->deliver(key_of(options_.self), {text.begin(), text.end()});
+  } else {
+    store_->put(key_of(options_.self), {text.begin(), text.end()}, {options_.leader});
+  }
   return own_;
+}
+
+absl::Status FormationRound::lead() {
+  std::lock_guard lock(decide_mutex_);
+  return lead_once();
 }
 
 absl::StatusOr<FormationRound::Outcome> FormationRound::decide(plans::GroupId group) {
   std::lock_guard lock(decide_mutex_);
+  SKEIN_RETURN_IF_ERROR(lead_once());
   if (!is_settled_) {
-    heard_ = hear();
-    if (heard_.ok()) settle();
+    settled_ = settle();
     is_settled_ = true;
   }
-  SKEIN_RETURN_IF_ERROR(heard_);
+  SKEIN_RETURN_IF_ERROR(settled_);
   auto outcome = outcomes_.extract(group);
   if (!outcome.empty()) return std::move(outcome.mapped());
   return absl::InternalError(absl::StrCat("group ", group.value, " is not one of ", options_.name));
@@ -69,92 +81,144 @@ std::string FormationRound::key_of(plans::WorkerId worker) const {
   return absl::StrCat(options_.name, "/device-", worker.value);
 }
 
-absl::Status FormationRound::hear() {
-  for (const auto& [group, wanted] : options_.wanted) {
-    for (plans::WorkerId member : wanted.members) {
-      if (entries_.contains(member)) continue;
+std::string FormationRound::key_of(plans::GroupId group) const {
+  return absl::StrCat(options_.name, "/formation-", group.value);
+}
+
+absl::Status FormationRound::lead_once() {
+  if (!leads() || has_led_) return led_;
+  has_led_ = true;
+  const absl::StatusOr<Entries> entries = hear();
+  led_ = entries.status();
+  SKEIN_RETURN_IF_ERROR(led_);
+  const std::vector<GroupDecision> decisions = decide_all(*entries);
+  for (size_t i = 0; i < decisions.size(); ++i) {
+    const plans::DeviceGroupPart& group = options_.groups[i];
+    put_for_members(*store_, options_.self, key_of(group.id), to_text(decisions[i]), group.members);
+  }
+  return led_;
+}
+
+absl::StatusOr<FormationRound::Entries> FormationRound::hear() const {
+  Entries entries;
+  for (const plans::DeviceGroupPart& group : options_.groups) {
+    for (plans::WorkerId member : group.members) {
+      if (entries.contains(member)) continue;
       SKEIN_ASSIGN_OR_RETURN(const std::vector<char> bytes,
                              store_->wait(key_of(member), options_.appear_timeout_seconds));
       absl::StatusOr<PathEntry> entry = parse_path_entry(std::string(bytes.begin(), bytes.end()));
       // Not bad input, whatever it is called: that would end the run.
       if (!entry.ok()) return absl::UnavailableError(entry.status().message());
-      entries_[member] = *std::move(entry);
+      entries[member] = *std::move(entry);
     }
   }
-  return absl::OkStatus();
-}
-
-std::vector<PathEntry> FormationRound::entries_of(const Wanted& wanted) const {
-  std::vector<PathEntry> entries;
-  for (plans::WorkerId member : wanted.members) entries.push_back(entries_.at(member));
   return entries;
 }
 
 /// Nobody insists on a way for activations.
-absl::StatusOr<GradientPath> FormationRound::path_of(const Wanted& wanted) const {
-  std::vector<PathEntry> entries = entries_of(wanted);
-  if (wanted.use == Use::kActivations) return choose_gradient_path("auto", entries);
-  if (wanted.use == Use::kOtherReducer) {
-    for (PathEntry& entry : entries) {
+GroupDecision FormationRound::path_of(const plans::DeviceGroupPart& group,
+                                      const std::vector<PathEntry>& entries) const {
+  GroupDecision decision;
+  decision.activations = passed_on_type(entries);
+  std::vector<PathEntry> able = entries;
+  if (group.use == plans::DeviceUse::kOtherReducer) {
+    for (PathEntry& entry : able) {
       if (!entry.library.empty()) entry.detail = "sync.reducer is none of NCCL's";
       entry.library.clear();
     }
   }
-  return choose_gradient_path(options_.backend, entries);
+  const bool is_link = group.use == plans::DeviceUse::kActivations;
+  absl::StatusOr<GradientPath> path =
+      choose_gradient_path(is_link ? "auto" : options_.backend, able);
+  decision.is_refused = !path.ok();
+  decision.path =
+      path.ok() ? *std::move(path) : GradientPath{false, std::string(path.status().message())};
+  return decision;
 }
 
-void FormationRound::settle() {
-  std::vector<plans::GroupId> groups;
-  std::vector<std::vector<plans::WorkerId>> on_device;
-  for (const auto& [group, wanted] : options_.wanted) {
-    absl::StatusOr<GradientPath> path = path_of(wanted);
-    if (!path.ok()) {
-      outcomes_.emplace(group, path.status());
-      continue;
-    }
-    Outcome outcome;
-    outcome.path = *std::move(path);
-    outcome.activations = passed_on_type(entries_of(wanted));
-    outcome.members = wanted.members;
-    std::sort(outcome.members.begin(), outcome.members.end());
-    if (outcome.path.on_device) {
-      groups.push_back(group);
-      on_device.push_back(outcome.members);
-    }
-    outcomes_.emplace(group, std::move(outcome));
+std::vector<GroupDecision> FormationRound::decide_all(const Entries& entries) const {
+  std::vector<GroupDecision> decisions;
+  std::vector<std::vector<plans::WorkerId>> all, on_device;
+  for (const plans::DeviceGroupPart& group : options_.groups) {
+    std::vector<PathEntry> own;
+    for (plans::WorkerId member : group.members) own.push_back(entries.at(member));
+    decisions.push_back(path_of(group, own));
+    std::vector<plans::WorkerId>& members = all.emplace_back(group.members);
+    std::sort(members.begin(), members.end());
+    if (decisions.back().path.on_device) on_device.push_back(members);
   }
   std::map<plans::WorkerId, plans::GroupOffer> offers;
-  for (const auto& [worker, entry] : entries_) offers[worker] = entry.offer;
+  for (const auto& [worker, entry] : entries) offers[worker] = entry.offer;
   const std::vector<plans::Formation> formations = plans::choose_formations(on_device, offers);
-  for (size_t i = 0; i < groups.size(); ++i) {
-    Outcome& outcome = *outcomes_.at(groups[i]);
-    outcome.formation = formations[i];
-    claim(groups[i], outcome);
+  const auto kept = plans::kept_groups(all, offers, formations);
+  auto formation = formations.begin();
+  for (size_t i = 0; i < decisions.size(); ++i) {
+    if (decisions[i].path.on_device) decisions[i].formation = *formation++;
+    decisions[i].kept = {kept[i].begin(), kept[i].end()};
   }
-  options_.group_store->keep_only(options_.workers);
+  return decisions;
 }
 
-/// What a group comes of is nobody else's from now on. A parent that others shrink goes, too: it is
-/// none any more to them. One that is split has a part for each of its members.
-void FormationRound::claim(plans::GroupId group, Outcome& outcome) {
-  const plans::Formation& formation = outcome.formation;
-  DeviceGroupStore& group_store = *options_.group_store;
-  const bool is_own =
-      std::binary_search(outcome.members.begin(), outcome.members.end(), options_.self);
-  if (formation.kind == plans::FormationKind::kNewId) return;
-  if (!is_own) {
-    plans::FormedGroup unused;
-    if (formation.kind == plans::FormationKind::kShrink) {
-      group_store.give_up(group_store.take(formation.parent, unused));
-    }
-    return;
+absl::StatusOr<GroupDecision> FormationRound::decision_of(plans::GroupId group) const {
+  SKEIN_ASSIGN_OR_RETURN(const std::vector<char> bytes,
+                         store_->wait(key_of(group), options_.appear_timeout_seconds));
+  auto decision = parse_group_decision(std::string(bytes.begin(), bytes.end()));
+  if (!decision.ok()) return absl::UnavailableError(decision.status().message());
+  return decision;
+}
+
+/// First all words, then what this worker takes of its store, and what is left there goes.
+absl::Status FormationRound::settle() {
+  std::set<uint64_t> kept;
+  for (const plans::DeviceGroupPart& group : options_.groups) {
+    if (!group.rank) continue;
+    SKEIN_ASSIGN_OR_RETURN(GroupDecision decision, decision_of(group.id));
+    kept.insert(decision.kept.begin(), decision.kept.end());
+    Outcome outcome;
+    outcome.decision = std::move(decision);
+    outcome.group = group;
+    outcomes_.emplace(group.id, std::move(outcome));
+  }
+  for (auto& [group, outcome] : outcomes_) {
+    const absl::Status claimed = claim(*outcome);
+    if (!claimed.ok()) outcome = claimed;
+  }
+  options_.group_store->keep_only(kept);
+  return absl::OkStatus();
+}
+
+/// What a group comes of is nobody else's from now on.
+absl::Status FormationRound::claim(Outcome& outcome) const {
+  const GroupDecision& decision = outcome.decision;
+  if (decision.is_refused) {
+    // Only a job that insists ends by what another worker says.
+    return options_.backend == "nccl" ? absl::InvalidArgumentError(decision.path.reason)
+                                      : absl::UnavailableError(decision.path.reason);
+  }
+  const plans::Formation& formation = decision.formation;
+  if (!decision.path.on_device || formation.kind == plans::FormationKind::kNewId) {
+    return absl::OkStatus();
   }
   outcome.from = formation.kind == plans::FormationKind::kCached
-                     ? group_store.use(formation.parent)
-                     : group_store.take(formation.parent, outcome.parent);
-  if (outcome.from != nullptr) return;
-  outcomes_.at(group) = absl::UnavailableError(
+                     ? options_.group_store->use(formation.parent)
+                     : options_.group_store->take(formation.parent, outcome.parent);
+  if (outcome.from != nullptr) return absl::OkStatus();
+  return absl::UnavailableError(
       absl::StrCat("group ", formation.parent, ", which was offered, is gone"));
+}
+
+void put_for_members(net::RendezvousStore& store, plans::WorkerId self, const std::string& key,
+                     const std::string& value, const std::vector<plans::WorkerId>& members) {
+  std::vector<plans::WorkerId> others;
+  std::copy_if(members.begin(), members.end(), std::back_inserter(others),
+               [&](plans::WorkerId each) { return each != self; });
+  const std::vector<char> bytes(value.begin(), value.end());
+  for (size_t begin = 0; begin < others.size(); begin += net::kMembersMax) {
+    const size_t end = std::min(others.size(), begin + net::kMembersMax);
+    store.put(key, bytes,
+              {others.begin() + static_cast<ptrdiff_t>(begin),
+               others.begin() + static_cast<ptrdiff_t>(end)});
+  }
 }
 
 }  // namespace skein::actors

@@ -1,6 +1,5 @@
 #include "actors/collectives/stage_link.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,13 +15,12 @@ absl::Status as_internal(const absl::Status& status) {
 
 }  // namespace
 
-LinkTensors tensors_of_link(const plans::Plan& plan, const plans::CommunicationPlaces& places,
+LinkTensors tensors_of_link(const plans::PlanPart& part, const plans::CommunicationPlaces& places,
                             plans::WorkerId self, int32_t front, int64_t row_numbers) {
-  for (int32_t stage : {front, front + 1}) {
-    for (const plans::ReplicaPlan& own : plan.stages[static_cast<size_t>(stage)].replicas) {
-      if (own.worker != self) continue;
-      return {own.rows.count * row_numbers, plans::link_tensors_max(plan, places, front, own.id)};
-    }
+  for (const plans::ReplicaPlan& own : plans::hosted_by(part, self)) {
+    const int32_t stage = plans::stage_of(part, own.id);
+    if (stage != front && stage != front + 1) continue;
+    return {own.rows.count * row_numbers, plans::link_tensors_max(part, places, front, own.id)};
   }
   return {};
 }
@@ -31,16 +29,18 @@ absl::StatusOr<bool> StageLink::connect() {
   options_.group_store->end_given_up();
   options_.round->tell();
   SKEIN_ASSIGN_OR_RETURN(FormationRound::Outcome outcome, options_.round->decide(options_.id));
-  if (!outcome.path.on_device) {
-    if (!outcome.path.reason.empty()) {
-      options_.say(absl::StrCat("activations of ", options_.name,
-                                " go by way of the hosts: ", outcome.path.reason));
+  const GradientPath& path = outcome.decision.path;
+  if (!path.on_device) {
+    if (!path.reason.empty()) {
+      options_.say(
+          absl::StrCat("activations of ", options_.name, " go by way of the hosts: ", path.reason));
     }
     memory_.reset();
     return false;
   }
-  workers_ = outcome.members;
-  const gpu::DevicePool::Tensors tensors{tensors_.numbers, outcome.activations, tensors_.count};
+  ranks_ = outcome.group.neighbours;
+  const gpu::DevicePool::Tensors tensors{tensors_.numbers, outcome.decision.activations,
+                                         tensors_.count};
   if (!memory_ || memory_->tensors() != tensors) {
     memory_.reset();  // The others may have float32 only.
     SKEIN_ASSIGN_OR_RETURN(memory_, gpu::DevicePool::create(options_.device, tensors));
@@ -72,8 +72,8 @@ void StageLink::abort() {
 }
 
 absl::StatusOr<int32_t> StageLink::rank_of(plans::WorkerId worker) const {
-  const auto found = std::find(workers_.begin(), workers_.end(), worker);
-  if (found != workers_.end()) return static_cast<int32_t>(found - workers_.begin());
+  const auto found = ranks_.find(worker);
+  if (found != ranks_.end()) return static_cast<int32_t>(found->second);
   return absl::InternalError(
       absl::StrCat("worker ", worker.value, " is no member of ", options_.name));
 }

@@ -1,17 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "actors/collectives/device_members.hpp"
 #include "gpu/device_pool.hpp"
 #include "plans/base/ids.hpp"
 #include "plans/collectives/communication_order.hpp"
-#include "plans/plan/plan.hpp"
+#include "plans/plan/plan_part.hpp"
 
 namespace skein::actors {
 
@@ -26,7 +26,7 @@ struct LinkTensors {
 };
 /// `self` is on one side of the link behind stage `front`. `row_numbers`: T * C. Takes time
 /// for each micro-batch, as making the `places` does.
-LinkTensors tensors_of_link(const plans::Plan& plan, const plans::CommunicationPlaces& places,
+LinkTensors tensors_of_link(const plans::PlanPart& part, const plans::CommunicationPlaces& places,
                             plans::WorkerId self, int32_t front, int64_t row_numbers);
 
 /// The devices of two neighbouring stages, which pass on activations and their gradients without
@@ -63,7 +63,7 @@ class StageLink {
   const LinkTensors tensors_;
   std::shared_ptr<gpu::DevicePool> memory_;  // Until it is taken.
   DeviceMembers members_;
-  std::vector<plans::WorkerId> workers_;  // By their rank in the devices' group.
+  std::map<plans::WorkerId, uint32_t> ranks_;  // In the devices' group: of its other end.
 };
 
 }  // namespace skein::actors

@@ -46,8 +46,7 @@ PlanOrders::PlanOrders(const plans::AssignPlan& decision,
                        const plans::PartNeeds& needs, net::Assign common)
     : decision_(decision),
       members_(members),
-      needs_(needs),
-      parts_(decision.plan, needs, decision.snapshot_peers),
+      parts_(decision.plan, needs, decision.snapshot_peers, decision.times),
       common_(std::move(common)) {
   common_.restore = decision.restore;
   common_.restore.moves.clear();
@@ -61,12 +60,6 @@ PlanOrders::PlanOrders(const plans::AssignPlan& decision,
 net::Assign PlanOrders::of(plans::WorkerId worker) const {
   net::Assign assign = common_;
   assign.plan = parts_.of(worker);
-  if (assign.plan.whole && !decision_.times.empty()) {
-    std::vector<plans::StagePlan>& stages = assign.plan.whole->stages;
-    SKEIN_CHECK(decision_.times.size() == stages.size())
-        << decision_.times.size() << " stages have times, of " << stages.size();
-    for (size_t s = 0; s < stages.size(); ++s) stages[s].times = decision_.times[s];
-  }
   const auto moves = moves_.find(worker);
   if (moves != moves_.end()) assign.restore.moves = moves->second;
   for (const plans::StagePart& stage : assign.plan.stages) {
@@ -86,14 +79,10 @@ net::Assign PlanOrders::of(plans::WorkerId worker) const {
 std::vector<net::Peer> PlanOrders::peers_of(plans::WorkerId worker,
                                             const net::Assign& assign) const {
   std::set<plans::WorkerId> peers;
-  if (needs_.whole) {
-    for (const auto& [id, member] : members_) peers.insert(id);
-  } else {
-    for (plans::WorkerId peer : plans::peers_in(assign.plan, worker)) peers.insert(peer);
-    for (const auto& [stage, peer] : assign.snapshot_peers) peers.insert(peer);
-    for (const plans::LayerMove& move : assign.restore.moves) peers.insert(move.to);
-    peers.insert(worker);  // Stages that follow one another may be its own.
-  }
+  for (plans::WorkerId peer : plans::peers_in(assign.plan, worker)) peers.insert(peer);
+  for (const auto& [stage, peer] : assign.snapshot_peers) peers.insert(peer);
+  for (const plans::LayerMove& move : assign.restore.moves) peers.insert(move.to);
+  peers.insert(worker);  // Stages that follow one another may be its own.
   std::vector<net::Peer> result;
   for (plans::WorkerId peer : peers) {
     const auto member = members_.find(peer);

@@ -37,7 +37,6 @@ class PlanOrders {
 
   const plans::AssignPlan& decision_;
   const std::map<plans::WorkerId, plans::Member>& members_;
-  const plans::PartNeeds needs_;
   const plans::PlanParts parts_;
   net::Assign common_;
   std::map<plans::WorkerId, std::vector<plans::LayerMove>> moves_;  // From and to each worker.

@@ -10,7 +10,7 @@ Reductions::Reductions(Options options, const StageReplicas& replicas, DeviceOpe
     : options_(std::move(options)), replicas_(replicas), operations_(operations) {}
 
 plans::CollectiveKey Reductions::key_of(plans::GroupId group, uint64_t step, int32_t bucket) const {
-  return {step, operations_.places().groups[group.value], bucket};
+  return {step, operations_.places().groups.at(group), bucket};
 }
 
 void Reductions::expect(uint64_t step) {

@@ -87,9 +87,9 @@ void open(ReplicaParts& parts, const ReplicaConfig& config, const ReplicaHooks& 
         parts.replicas);
   }
   const bool shares_device = !config.device_groups.empty() || !config.links.empty();
-  SKEIN_CHECK(!shares_device || plan.whole) << "devices share groups of a plan that is cut";
+  SKEIN_CHECK(!shares_device || plan.device_leader.value != 0) << "devices share unknown groups";
   parts.operations = std::make_unique<DeviceOperations>(
-      shares_device ? plans::communication_places(*plan.whole) : plans::CommunicationPlaces(),
+      shares_device ? plans::communication_places(plan, worker) : plans::CommunicationPlaces(),
       [&parts](const plans::CollectiveKey& key) {
         const bool begins = parts.links->begin(key) || parts.reductions->begin(key);
         SKEIN_CHECK(begins) << "an operation begins that is not ready";

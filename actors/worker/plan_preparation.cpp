@@ -9,8 +9,6 @@
 #include "actors/collectives/group_reducer.hpp"
 #include "plans/base/bad_input.hpp"
 #include "plans/base/check.hpp"
-#include "plans/collectives/communication_order.hpp"
-#include "plans/collectives/reducer_kind.hpp"
 
 namespace skein::actors {
 namespace {
@@ -186,7 +184,7 @@ void PlanPreparation::try_prepare() {
   request.data = data_;
   request.device = host_.device;
   if (!host_.device->info().is_host_memory) {
-    for (const plans::StagePair& pair : links_here()) request.linked.push_back(pair.front);
+    for (const plans::DeviceGroupPart& pair : links_here()) request.linked.push_back(pair.front);
   }
   options_.prepare(std::move(request));
 }
@@ -241,21 +239,19 @@ void PlanPreparation::form_groups(const PreparedReplicas& result) {
 }
 
 /// Those that this worker is on one side of.
-std::vector<plans::StagePair> PlanPreparation::links_here() const {
-  std::vector<plans::StagePair> pairs;
-  if (!may_link()) return pairs;
-  const plans::Plan& whole = *plan().whole;
-  for (const plans::StagePair& pair : plans::linked_stages(whole)) {
-    const std::vector<plans::WorkerId> members = plans::workers_of(whole, pair);
-    if (std::find(members.begin(), members.end(), host_.self) == members.end()) continue;
-    pairs.push_back(pair);
-  }
-  return pairs;
+std::vector<plans::DeviceGroupPart> PlanPreparation::links_here() const {
+  std::vector<plans::DeviceGroupPart> links;
+  if (!may_share_devices()) return links;
+  std::copy_if(plan().device_groups.begin(), plan().device_groups.end(), std::back_inserter(links),
+               [](const plans::DeviceGroupPart& each) {
+                 return each.rank && each.use == plans::DeviceUse::kActivations;
+               });
+  return links;
 }
 
 void PlanPreparation::form_links(const PreparedReplicas& result) {
-  if (!options_.parts.make_stage_link || !may_link()) return;
-  for (const plans::StagePair& pair : links_here()) {
+  if (!options_.parts.make_stage_link) return;
+  for (const plans::DeviceGroupPart& pair : links_here()) {
     net::GradientGroup::Options options;
     options.name =
         absl::StrCat("generation-", plan().generation, "/stages-", pair.front, "-", pair.front + 1);
@@ -264,52 +260,35 @@ void PlanPreparation::form_links(const PreparedReplicas& result) {
     if (own != result.links.end()) request.tensors = own->second;
     const auto taken = result.link_memory.find(pair.front);
     if (taken != result.link_memory.end()) request.memory = taken->second;
-    std::optional<StageLinkParts> parts = options_.parts.make_stage_link(pair.group, request);
+    std::optional<StageLinkParts> parts = options_.parts.make_stage_link(pair.id, request);
     if (!parts) continue;
     options_.form_link(parts->io);
-    links_[pair.group] = *std::move(parts);
-    forming_.insert(pair.group);
+    links_[pair.id] = *std::move(parts);
+    forming_.insert(pair.id);
   }
 }
 
 GroupRequest PlanPreparation::group_request(const net::GradientGroup::Options& options) const {
   const plans::JobSpec& job = host_.job;
-  GroupRequest request{
-      options,     {}, {}, host_.self, plan().generation, plan().whole ? job.comm.backend : "gloo",
-      host_.device};
+  GroupRequest request{options,
+                       host_.self,
+                       plan().generation,
+                       may_share_devices() ? job.comm.backend : "gloo",
+                       plan().device_leader,
+                       plan().device_groups,
+                       host_.device};
   // Another member may be waiting for gigabytes of state. One that dies ends the generation.
   request.options.appear_timeout_seconds = job.comm.init_timeout_seconds;
   request.options.connect_timeout_seconds = job.elastic.heartbeat_timeout_seconds;
   request.options.timeout_seconds = kPatience * job.comm.train_timeout_seconds;
   request.options.bind_host = options_.bind_address;
-  for (const auto& [worker, address] : addresses()) request.workers.insert(worker);
-  if (plan().whole) want_device_groups(*plan().whole, request);
   return request;
 }
 
-/// What devices form together depends on all groups of the plan.
-void PlanPreparation::want_device_groups(const plans::Plan& whole, GroupRequest& request) const {
-  const auto reducer = plans::parse_reducer_kind(host_.job.sync.reducer);
-  const bool adds_up = reducer.ok() && *reducer == plans::ReducerKind::kSum;
-  for (const plans::ReductionGroup& group : whole.groups) {
-    if (group.members.size() < 2) continue;
-    FormationRound::Wanted& wanted = request.wanted[group.id];
-    const bool is_sum = adds_up || group.scope == plans::GroupScope::kTied;
-    wanted.use = is_sum ? FormationRound::Use::kSum : FormationRound::Use::kOtherReducer;
-    for (plans::ReplicaId member : group.members) {
-      wanted.members.push_back(plans::replica_of(whole, member).worker);
-    }
-  }
-  if (!may_link()) return;
-  for (const plans::StagePair& pair : plans::linked_stages(whole)) {
-    request.wanted[pair.group] = {plans::workers_of(whole, pair),
-                                  FormationRound::Use::kActivations};
-  }
-}
-
 /// All workers of a plan answer alike: what they form together follows from it.
-bool PlanPreparation::may_link() const {
-  return plan().whole && host_.job.comm.backend != "gloo" && host_.reduces_gradients;
+bool PlanPreparation::may_share_devices() const {
+  return plan().device_leader.value != 0 && host_.job.comm.backend != "gloo" &&
+         host_.reduces_gradients;
 }
 
 void PlanPreparation::on_formed(const GroupFormed& formed) {
@@ -349,12 +328,10 @@ void PlanPreparation::hand_over(ReplicaConfig& to) {
   to.work = host_.work;
   for (const auto& [group, parts] : groups_) to.groups[group] = parts.io;
   to.device_groups = device_groups_;
-  if (may_link()) {
-    for (const plans::StagePair& pair : plans::linked_stages(*plan().whole)) {
-      if (!device_groups_.contains(pair.group)) continue;
-      to.links[pair.front] = links_.at(pair.group).io;
-      to.link_memory[pair.front] = std::exchange(link_memory_.at(pair.group), nullptr);
-    }
+  for (const plans::DeviceGroupPart& pair : links_here()) {
+    if (!device_groups_.contains(pair.id)) continue;
+    to.links[pair.front] = links_.at(pair.id).io;
+    to.link_memory[pair.front] = std::exchange(link_memory_.at(pair.id), nullptr);
   }
   to.plane = options_.plane;
   to.addresses = addresses();

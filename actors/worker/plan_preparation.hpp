@@ -108,13 +108,12 @@ class PlanPreparation {
   void try_prepare();
   void form_groups(const PreparedReplicas& result);
   void form_links(const PreparedReplicas& result);
-  std::vector<plans::StagePair> links_here() const;
+  std::vector<plans::DeviceGroupPart> links_here() const;
   void try_end();
   void keep_fetched();
   void keep_unstarted();
   void give_up(const std::function<void(const absl::Status&)>& tell, const absl::Status& why);
-  bool may_link() const;
-  void want_device_groups(const plans::Plan& whole, GroupRequest& request) const;
+  bool may_share_devices() const;
   GroupRequest group_request(const net::GradientGroup::Options& options) const;
 
   const Options options_;

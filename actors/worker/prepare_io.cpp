@@ -149,11 +149,11 @@ std::vector<plans::GroupId> groups_of(const plans::PlanPart& plan, plans::Replic
 std::map<int32_t, LinkTensors> tensors_of_links(const PrepareRequest& request) {
   std::map<int32_t, LinkTensors> links;
   if (request.linked.empty() || !request.device->groups().ok()) return links;
-  const plans::Plan& plan = *request.plan.whole;
-  const plans::CommunicationPlaces places = plans::communication_places(plan);
+  const plans::CommunicationPlaces places =
+      plans::communication_places(request.plan, request.worker);
   const int64_t row_numbers = request.job.training.seq_len * request.job.model.channels;
   for (int32_t front : request.linked) {
-    links[front] = tensors_of_link(plan, places, request.worker, front, row_numbers);
+    links[front] = tensors_of_link(request.plan, places, request.worker, front, row_numbers);
   }
   return links;
 }

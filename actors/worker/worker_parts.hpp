@@ -1,11 +1,10 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "actors/collectives/formation_round.hpp"
@@ -21,6 +20,7 @@
 #include "net/reduce/gradient_group.hpp"
 #include "plans/base/ids.hpp"
 #include "plans/base/sweeps.hpp"
+#include "plans/collectives/device_groups.hpp"
 #include "plans/job/job_spec.hpp"
 #include "plans/modes/mode_list.hpp"
 
@@ -41,13 +41,11 @@ struct StageLinkParts {
 /// A group that is to be made.
 struct GroupRequest {
   net::GradientGroup::Options options;
-  // Both are for groups of devices, for which a worker has the whole plan:
-  /// All groups of the plan with more than one member, and those for activations.
-  std::map<plans::GroupId, FormationRound::Wanted> wanted;
-  std::set<plans::WorkerId> workers;  // The run's.
   plans::WorkerId self;
   uint64_t generation = 0;
-  std::string backend;  // comm.backend; "gloo" where no devices can form groups.
+  std::string backend;            // comm.backend; "gloo" where no devices can form groups.
+  plans::WorkerId device_leader;  // As `plans::PlanPart`, ...
+  std::vector<plans::DeviceGroupPart> device_groups;  // ... where they can.
   std::shared_ptr<gpu::Device> device;
   LinkTensors tensors;                      // A link's.
   std::shared_ptr<gpu::DevicePool> memory;  // A link's, for these; null: none was taken.

@@ -187,8 +187,9 @@ class LocalWorker final : public WorkerProcess {
     };
     parts.make_stage_link = [this](plans::GroupId number,
                                    const GroupRequest& request) -> std::optional<StageLinkParts> {
-      if (request.device->info().is_host_memory) {
-        formation_round(request)->tell();  // The other end may be a GPU, which waits for that.
+      const std::shared_ptr<FormationRound> round = formation_round(request);
+      if (request.device->info().is_host_memory && !round->leads()) {
+        round->tell();  // The other end may be a GPU, for which the leader decides.
         return std::nullopt;
       }
       const auto link = std::make_shared<StageLink>(device_members(number, request),
@@ -232,8 +233,8 @@ class LocalWorker final : public WorkerProcess {
     FormationRound::Options options;
     options.name = absl::StrCat("generation-", request.generation);
     options.self = request.self;
-    options.wanted = request.wanted;
-    options.workers = request.workers;
+    options.leader = request.device_leader;
+    options.groups = request.device_groups;
     options.backend = request.backend;
     options.appear_timeout_seconds = request.options.appear_timeout_seconds;
     options.device = request.device;

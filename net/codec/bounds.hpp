@@ -24,8 +24,8 @@ inline constexpr size_t kNameBytesMax = 256;
 inline constexpr size_t kPathBytesMax = 4096;
 /// Why something happened, in one line for people; a sender cuts what is longer.
 inline constexpr size_t kReasonBytesMax = 4096;
-/// A plan of 1,000 replicas has 100 kB; the rest of kControlBytesMax is for the lists beside it.
-inline constexpr size_t kPlanBytesMax = 2 << 20;
+/// A rank's list of actions: 100,000 have 1 MB.
+inline constexpr size_t kActionsBytesMax = 2 << 20;
 /// A job's file with all of its keys has 10 kB; a list of speeds or of a trace may be long.
 inline constexpr size_t kJobConfigBytesMax = 1 << 20;
 /// A rendezvous key names a generation, a group and two members.
@@ -35,6 +35,9 @@ inline constexpr size_t kRendezvousBytesMax = 1 << 20;
 
 // Lists.
 
+/// Micro-batches whose ends a stage's part has: a list of actions has no more, see
+/// kActionsBytesMax.
+inline constexpr size_t kEndsMax = 100'000;
 /// Ten times the largest cluster in mind.
 inline constexpr size_t kPeersMax = 16384;
 /// A worker gives its own stages and three sets of each stage that it keeps.

@@ -10,22 +10,8 @@
 namespace skein::net {
 namespace {
 
-void read_whole(capnp::Text::Reader from, Bounds& bounds, std::optional<plans::Plan>& to) {
-  const std::string text = bounds.lines("whole", from, kPlanBytesMax);
-  if (text.empty() || !bounds.status().ok()) return;
-  absl::StatusOr<plans::Plan> plan = plans::parse_plan(text);
-  if (plan.ok() && plan->generation > kGenerationsMax) {
-    bounds.refuse("whole", absl::StrCat("is of generation ", plan->generation, ", at most ",
-                                        kGenerationsMax));
-  } else if (plan.ok()) {
-    to = *std::move(plan);
-  } else {
-    bounds.refuse("whole", absl::StrCat("is none: ", std::string(plan.status().message())));
-  }
-}
-
 void read_actions(capnp::Text::Reader from, Bounds& bounds, plans::ActionList& to) {
-  const std::string text = bounds.text("actions", from, kPlanBytesMax);
+  const std::string text = bounds.text("actions", from, kActionsBytesMax);
   if (text.empty() || !bounds.status().ok()) return;
   absl::StatusOr<plans::Schedule> parsed = plans::parse_csv(text);
   if (parsed.ok() && parsed->size() == 1) {
@@ -33,6 +19,21 @@ void read_actions(capnp::Text::Reader from, Bounds& bounds, plans::ActionList& t
   } else {
     bounds.refuse("actions", "are no list of actions");
   }
+}
+
+using EndList = capnp::List<uint64_t>;
+
+void read_ends(const char* field, EndList::Reader from, Bounds& bounds, std::vector<uint64_t>& to) {
+  const unsigned count = bounds.size(field, from.size(), kEndsMax);
+  to.reserve(count);
+  for (unsigned i = 0; i < count; ++i) {
+    const auto in = bounds.element(field, i);
+    to.push_back(bounds.count("", from[i], plans::kEndMax));
+  }
+}
+
+void write_ends(const std::vector<uint64_t>& from, EndList::Builder to) {
+  for (unsigned i = 0; i < to.size(); ++i) to.set(i, from[i]);
 }
 
 void read(schema::StagePart::Reader from, Bounds& bounds, plans::StagePart& to) {
@@ -53,6 +54,9 @@ void read(schema::StagePart::Reader from, Bounds& bounds, plans::StagePart& to) 
           bounds.signed_count("rowCount", each.getRowCount(), kRowsMax)},
          static_cast<int32_t>(bounds.count("rank", each.getRank(), kReplicasMax))});
   }
+  read_ends("forwardEnds", from.getForwardEnds(), bounds, to.ends.forward);
+  read_ends("backwardEnds", from.getBackwardEnds(), bounds, to.ends.backward);
+  to.ends.last = bounds.count("lastEnd", from.getLastEnd(), plans::kEndMax);
 }
 
 void write(const plans::StagePart& from, schema::StagePart::Builder to) {
@@ -70,6 +74,10 @@ void write(const plans::StagePart& from, schema::StagePart::Builder to) {
     replicas[i].setRowCount(static_cast<uint32_t>(each.rows.count));
     replicas[i].setRank(static_cast<uint32_t>(each.rank));
   }
+  const plans::StageEnds& ends = from.ends;
+  write_ends(ends.forward, to.initForwardEnds(static_cast<unsigned>(ends.forward.size())));
+  write_ends(ends.backward, to.initBackwardEnds(static_cast<unsigned>(ends.backward.size())));
+  to.setLastEnd(ends.last);
 }
 
 void read(schema::GroupPart::Reader from, Bounds& bounds, plans::GroupPart& to) {
@@ -103,6 +111,47 @@ void write(const plans::GroupPart& from, schema::GroupPart::Builder to) {
   }
 }
 
+void read(schema::DeviceGroupPart::Reader from, Bounds& bounds, plans::DeviceGroupPart& to) {
+  // Behind as many reductions as stages, and one, are as many pairs of stages.
+  to.id.value = static_cast<uint32_t>(bounds.count("group", from.getGroup(), 2 * kStagesMax));
+  to.use = static_cast<plans::DeviceUse>(bounds.index("use", from.getUse(), plans::kDeviceUses));
+  to.front = bounds.stage("front", from.getFront());
+  const auto rank = static_cast<uint32_t>(bounds.index("rank", from.getRank(), kReplicasMax));
+  if (from.getIsMember()) to.rank = rank;
+  to.rank_count =
+      static_cast<uint32_t>(bounds.count("rankCount", from.getRankCount(), kReplicasMax));
+  const auto neighbours = from.getNeighbours();
+  const unsigned count = bounds.size("neighbours", neighbours.size(), kReplicasMax);
+  for (unsigned i = 0; i < count; ++i) {
+    const auto in = bounds.element("neighbours", i);
+    to.neighbours[bounds.worker("worker", neighbours[i].getWorker())] =
+        static_cast<uint32_t>(bounds.index("rank", neighbours[i].getRank(), kReplicasMax));
+  }
+  const auto members = from.getMembers();
+  to.members.resize(bounds.size("members", members.size(), kReplicasMax));
+  for (unsigned i = 0; i < to.members.size(); ++i) {
+    const auto in = bounds.element("members", i);
+    to.members[i] = bounds.worker("", members[i]);
+  }
+}
+
+void write(const plans::DeviceGroupPart& from, schema::DeviceGroupPart::Builder to) {
+  to.setGroup(from.id.value);
+  to.setUse(static_cast<uint8_t>(from.use));
+  to.setFront(static_cast<uint32_t>(from.front));
+  to.setIsMember(from.rank.has_value());
+  to.setRank(from.rank.value_or(0));
+  to.setRankCount(from.rank_count);
+  auto neighbours = to.initNeighbours(static_cast<unsigned>(from.neighbours.size()));
+  unsigned i = 0;
+  for (const auto& [worker, rank] : from.neighbours) {
+    neighbours[i].setWorker(worker.value);
+    neighbours[i++].setRank(rank);
+  }
+  auto members = to.initMembers(static_cast<unsigned>(from.members.size()));
+  for (unsigned j = 0; j < members.size(); ++j) members.set(j, from.members[j].value);
+}
+
 void read(schema::PlanPart::Reader from, Bounds& bounds, plans::PlanPart& to) {
   const auto in = bounds.inside("plan");
   to.generation = bounds.count("generation", from.getGeneration(), kGenerationsMax);
@@ -128,7 +177,13 @@ void read(schema::PlanPart::Reader from, Bounds& bounds, plans::PlanPart& to) {
     read(groups[i], bounds, to.groups[i]);
   }
   read_actions(from.getActions(), bounds, to.actions);
-  read_whole(from.getWhole(), bounds, to.whole);
+  to.device_leader = bounds.worker_or_none("deviceLeader", from.getDeviceLeader());
+  const auto device_groups = from.getDeviceGroups();
+  to.device_groups.resize(bounds.size("deviceGroups", device_groups.size(), kStagesMax));
+  for (unsigned i = 0; i < to.device_groups.size(); ++i) {
+    const auto element = bounds.element("deviceGroups", i);
+    read(device_groups[i], bounds, to.device_groups[i]);
+  }
 }
 
 void write(const plans::PlanPart& from, schema::PlanPart::Builder to) {
@@ -146,7 +201,10 @@ void write(const plans::PlanPart& from, schema::PlanPart::Builder to) {
   std::string actions = plans::to_csv({from.actions});
   actions.pop_back();
   to.setActions(actions);
-  if (from.whole) to.setWhole(plans::to_text(*from.whole));
+  to.setDeviceLeader(from.device_leader.value);
+  auto device_groups = to.initDeviceGroups(static_cast<unsigned>(from.device_groups.size()));
+  for (unsigned i = 0; i < device_groups.size(); ++i)
+    write(from.device_groups[i], device_groups[i]);
 }
 
 void read_snapshot_peers(capnp::List<schema::SnapshotPeer>::Reader from, Bounds& bounds,

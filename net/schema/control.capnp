@@ -170,6 +170,10 @@ struct StagePart {
   first @3 :UInt32;       # The stage's replicas have the numbers from here on, ...
   replicaCount @4 :UInt32;  # ... and are so many.
   replicas @5 :List(ReplicaPart);
+  # As `plans::StageEnds`, for each micro-batch; empty and 0: devices form no groups of their own.
+  forwardEnds @6 :List(UInt64);
+  backwardEnds @7 :List(UInt64);
+  lastEnd @8 :UInt64;
 }
 
 struct GroupPartner {
@@ -187,6 +191,23 @@ struct GroupPart {
   partners @5 :List(GroupPartner);  # With whom the member moves bytes.
 }
 
+struct DeviceRank {
+  worker @0 :UInt32;
+  rank @1 :UInt32;
+}
+
+struct DeviceGroupPart {
+  # As `plans::DeviceGroupPart`: a group that devices may form.
+  group @0 :UInt32;
+  use @1 :UInt8;          # As `plans::DeviceUse`: 0 sums, 1 another reducer, 2 activations.
+  front @2 :UInt32;       # Activations: the stage in front.
+  isMember @3 :Bool;      # The receiver is; else it only decides how the group is formed.
+  rank @4 :UInt32;        # The receiver's on the devices, as numbers of workers ascend.
+  rankCount @5 :UInt32;
+  neighbours @6 :List(DeviceRank);  # Activations: with whom the receiver exchanges rows.
+  members @7 :List(UInt32);  # By replica; empty where the receiver need not know them.
+}
+
 struct PlanPart {
   # As `plans::PlanPart`: what one worker has to know of a plan.
   generation @0 :UInt64;
@@ -199,7 +220,9 @@ struct PlanPart {
   stages @7 :List(StagePart);
   groups @8 :List(GroupPart);
   actions @9 :Text;       # As `plans::to_csv`, without the end of the line.
-  whole @10 :Text;        # As `plans::to_text(Plan)`; empty: devices form no groups of their own.
+  obsoleteWhole @10 :Text;
+  deviceLeader @11 :UInt32;  # Decides how devices form groups of their own; 0: they form none.
+  deviceGroups @12 :List(DeviceGroupPart);
 }
 
 struct SnapshotPeer {

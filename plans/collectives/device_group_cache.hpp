@@ -6,15 +6,14 @@
 #include <optional>
 #include <vector>
 
-#include "plans/base/ids.hpp"
-
 namespace skein::plans {
 
 /// A group of devices that has been formed and may be used again.
 struct FormedGroup {
-  uint64_t number = 0;            // The same on all members, never given out twice.
-  std::vector<WorkerId> members;  // Ascending; the rank in the group is the position.
-  uint64_t operations = 0;        // That this member has done in it.
+  uint64_t number = 0;      // The same on all members, never given out twice.
+  uint32_t rank = 0;        // This member's: as numbers of workers ascend.
+  uint32_t rank_count = 0;  // >= 2
+  uint64_t operations = 0;  // That this member has done in it.
   /// What ran in it was stopped: nothing can be done in it, but groups can be made of it.
   bool is_revoked = false;
   bool operator==(const FormedGroup&) const = default;

@@ -9,19 +9,19 @@
 namespace skein::plans {
 namespace {
 
-std::vector<PassingTensor> passing_tensors(const Plan& plan, const CommunicationPlaces& places,
+std::vector<PassingTensor> passing_tensors(const PlanPart& part, const CommunicationPlaces& places,
                                            int32_t front, ReplicaId own) {
-  const int32_t stage = stage_of(plan, own);
+  const int32_t stage = stage_of(part, own);
   SKEIN_CHECK(stage == front || stage == front + 1)
       << "stage " << stage << " is no end of the link behind stage " << front;
   const bool is_front = stage == front;
-  const std::vector<Route> routes = routes_from(plan, own, is_front ? +1 : -1);
+  const std::vector<Route> routes = routes_from(part, own, is_front ? +1 : -1);
   auto place_of = [&](const Route& route, bool is_sent, int32_t microbatch) {
     return places.transfers.at(is_sent ? TransferId{own, route.to, microbatch}
                                        : TransferId{route.to, own, microbatch});
   };
   std::vector<uint64_t> order;
-  for (int32_t m = 0; m < plan.microbatch_count; ++m) {
+  for (int32_t m = 0; m < part.microbatch_count; ++m) {
     for (const Route& route : routes) {
       for (bool is_sent : {false, true}) order.push_back(place_of(route, is_sent, m));
     }
@@ -30,11 +30,9 @@ std::vector<PassingTensor> passing_tensors(const Plan& plan, const Communication
   std::map<uint64_t, size_t> position;
   for (size_t i = 0; i < order.size(); ++i) position[order[i]] = i;
 
-  const ActionList& actions =
-      plan.actions[static_cast<size_t>(plan.stages[static_cast<size_t>(stage)].rank())];
   std::vector<PassingTensor> passing;
-  for (size_t i = 0; i < actions.size(); ++i) {
-    const Action& action = actions[i];
+  for (size_t i = 0; i < part.actions.size(); ++i) {
+    const Action& action = part.actions[i];
     if (action.stage != stage || action.type == ActionType::kBackwardWeight) continue;
     PassingTensor tensor;
     tensor.is_sent = (action.type == ActionType::kForward) == is_front;
@@ -110,9 +108,9 @@ int64_t held_max(const std::vector<PassingTensor>& passing) {
   return most;
 }
 
-int64_t link_tensors_max(const Plan& plan, const CommunicationPlaces& places, int32_t front,
+int64_t link_tensors_max(const PlanPart& part, const CommunicationPlaces& places, int32_t front,
                          ReplicaId own) {
-  return held_max(passing_tensors(plan, places, front, own));
+  return held_max(passing_tensors(part, places, front, own));
 }
 
 }  // namespace skein::plans

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "plans/collectives/communication_order.hpp"
-#include "plans/plan/plan.hpp"
+#include "plans/plan/plan_part.hpp"
 
 namespace skein::plans {
 
@@ -14,14 +14,14 @@ namespace skein::plans {
 /// its action is given to the device until the operation behind that of its last rows begins.
 ///
 /// `front`  the link's stage in front, on other workers than the one behind.
-/// `own`    a replica of either stage: which end.
+/// `own`    a replica of either stage, of the part's worker: which end.
 ///
 /// Transfers of the link run one after the other in the order of `places`, and a send only when its
 /// action has ended, so all actions before that in the list have. An action is given to the device
 /// when its inputs are there. That bounds how far the list can be behind a transfer that begins,
 /// and ahead of it. No other link, and no sum, is counted on to keep anything back.
-/// The plan is valid.  Cost  O(M * routes * log).
-int64_t link_tensors_max(const Plan& plan, const CommunicationPlaces& places, int32_t front,
+/// The part is valid.  Cost  O(M * routes * log).
+int64_t link_tensors_max(const PlanPart& part, const CommunicationPlaces& places, int32_t front,
                          ReplicaId own);
 
 /// A tensor that passes over a link: where its action stands in the list, and its first and last

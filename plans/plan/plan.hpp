@@ -46,8 +46,6 @@ struct ActionTimes {
 struct StagePlan {
   LayerRange layers;
   std::vector<ReplicaPlan> replicas;  // >= 1; the first one leads: it reports and saves.
-  /// As measured, in the copy of a plan that workers derive one order from; else not known.
-  ActionTimes times = {};
   /// The first replica's. All others have it, too, but where pipeline replicas have own cuts.
   int32_t rank() const { return replicas.front().rank; }
   bool operator==(const StagePlan&) const = default;

@@ -206,31 +206,109 @@ absl::Status check_actions(const PlanPart& part, const std::map<int32_t, int64_t
   return absl::OkStatus();
 }
 
-absl::Status check_whole(const PlanPart& part, const ModelSpec& model) {
-  if (!part.whole) return absl::OkStatus();
-  const Plan& whole = *part.whole;
-  SKEIN_RETURN_IF_ERROR(validate(whole, model));
-  if (whole.generation != part.generation || whole.mode != part.mode ||
-      static_cast<int32_t>(whole.stages.size()) != part.stage_count) {
-    return wrong_part("it is one of another plan");
-  }
+/// By what the worker's list does, each action ends behind the one before and behind its inputs:
+/// then devices that keep to this order do not wait for each other for ever.
+absl::Status check_ends(const PlanPart& part) {
   for (const StagePart& stage : part.stages) {
-    const StagePlan& there = whole.stages[static_cast<size_t>(stage.stage)];
-    const bool is_same =
-        stage.layers == there.layers && stage.first == there.replicas.front().id &&
-        stage.replica_count == static_cast<int64_t>(there.replicas.size()) &&
-        std::all_of(stage.replicas.begin(), stage.replicas.end(), [&](const ReplicaPlan& each) {
-          return each == there.replicas[each.id.value - stage.first.value];
-        });
-    if (!is_same) return wrong_part(absl::StrCat("stage ", stage.stage, " is another one"));
+    const auto count = static_cast<size_t>(part.microbatch_count);
+    if (stage.ends.forward.size() != count || stage.ends.backward.size() != count) {
+      return wrong_part(absl::StrCat("it lacks the ends of stage ", stage.stage));
+    }
+  }
+  uint64_t before = 0;
+  for (const Action& action : part.actions) {
+    if (action.type == ActionType::kBackwardWeight) continue;
+    const auto microbatch = static_cast<size_t>(action.microbatch);
+    const bool is_forward = action.type == ActionType::kForward;
+    const auto end_at = [&](int32_t stage) {
+      const StageEnds& ends = stage_at(part, stage).ends;
+      return (is_forward ? ends.forward : ends.backward)[microbatch];
+    };
+    const uint64_t end = end_at(action.stage);
+    const int32_t input = action.stage + (is_forward ? -1 : +1);
+    const bool has_input = input >= 0 && input < part.stage_count;
+    if (end <= before || (has_input && end <= end_at(input)) ||
+        end > stage_at(part, action.stage).ends.last) {
+      return wrong_part(absl::StrCat(to_text(action), " ends at ", end));
+    }
+    before = end;
   }
   return absl::OkStatus();
+}
+
+absl::Status check_device_group(const PlanPart& part, const DeviceGroupPart& group,
+                                WorkerId worker) {
+  const std::string name = absl::StrCat("group ", group.id.value, " of devices");
+  const bool knows_all = worker == part.device_leader || group.rank == 0;
+  if (group.rank_count < 2 || (group.rank && *group.rank >= group.rank_count) ||
+      (!group.rank && worker != part.device_leader) ||
+      (knows_all && group.members.size() != group.rank_count)) {
+    return wrong_part(
+        absl::StrCat(name, " has ", group.members.size(), " of ", group.rank_count, " members"));
+  }
+  const std::set<WorkerId> unlike(group.members.begin(), group.members.end());
+  if (unlike.size() != group.members.size() || unlike.contains(WorkerId{}) ||
+      (knows_all && unlike.contains(worker) != group.rank.has_value())) {
+    return wrong_part(absl::StrCat(name, " has a member twice, or another one"));
+  }
+  for (const auto& [neighbour, rank] : group.neighbours) {
+    if (rank < group.rank_count && group.rank != rank) continue;
+    return wrong_part(absl::StrCat(name, " has a neighbour of rank ", rank));
+  }
+  return absl::OkStatus();
+}
+
+/// With whom its devices pass on activations: everybody on the other side of `front`.
+absl::Status check_link(const PlanPart& part, const DeviceGroupPart& group, WorkerId worker) {
+  bool is_end = false;
+  for (const ReplicaPlan& own : hosted_by(part, worker)) {
+    const int32_t stage = stage_of(part, own.id);
+    if (stage != group.front && stage != group.front + 1) continue;
+    is_end = true;
+    for (const Route& route : routes_from(part, own.id, stage == group.front ? +1 : -1)) {
+      const WorkerId other = replica_of(part, route.to).worker;
+      if (group.neighbours.contains(other)) continue;
+      return wrong_part(
+          absl::StrCat("the link behind stage ", group.front, " lacks worker ", other.value));
+    }
+  }
+  if (is_end) return absl::OkStatus();
+  return wrong_part(absl::StrCat("a link behind stage ", group.front, ", at which it has no end"));
+}
+
+absl::Status check_devices(const PlanPart& part, WorkerId worker) {
+  if (part.device_leader.value == 0) {
+    if (part.device_groups.empty()) return absl::OkStatus();
+    return wrong_part("nobody decides how its devices form groups");
+  }
+  std::set<GroupId> sums;
+  const DeviceGroupPart* before = nullptr;
+  for (const DeviceGroupPart& group : part.device_groups) {
+    if (before && group.id <= before->id) {
+      return wrong_part(absl::StrCat("group ", group.id.value, " of devices is out of order"));
+    }
+    before = &group;
+    SKEIN_RETURN_IF_ERROR(check_device_group(part, group, worker));
+    if (!group.rank) continue;
+    if (group.use == DeviceUse::kActivations) {
+      SKEIN_RETURN_IF_ERROR(check_link(part, group, worker));
+      continue;
+    }
+    const GroupPart* reduction = find_group(part, group.id);
+    if (!reduction || reduction->rank_count != group.rank_count) {
+      return wrong_part(absl::StrCat("group ", group.id.value, " of devices reduces nothing"));
+    }
+    sums.insert(group.id);
+  }
+  if (sums.size() != part.groups.size()) return wrong_part("it lacks groups of devices");
+  return part.actions.empty() ? absl::OkStatus() : check_ends(part);
 }
 
 }  // namespace
 
 PlanParts::PlanParts(const Plan& plan, const PartNeeds& needs,
-                     const std::vector<WorkerId>& snapshot_peers)
+                     const std::vector<WorkerId>& snapshot_peers,
+                     const std::vector<ActionTimes>& times)
     : plan_(plan), needs_(needs) {
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const std::vector<ReplicaPlan>& replicas = plan.stages[s].replicas;
@@ -242,6 +320,14 @@ PlanParts::PlanParts(const Plan& plan, const PartNeeds& needs,
     if (s < snapshot_peers.size() && snapshot_peers[s].value != 0) {
       kept_[snapshot_peers[s]].push_back(s);
     }
+  }
+  if (!needs.devices) return;
+  ends_ = action_ends(plan, times);
+  wanted_ = wanted_groups(plan, needs.reducer);
+  for (size_t i = 0; i < wanted_.size(); ++i) {
+    std::vector<WorkerId>& members = by_rank_.emplace_back(wanted_[i].members);
+    std::sort(members.begin(), members.end());
+    for (WorkerId member : members) wanted_of_[member].push_back(i);
   }
 }
 
@@ -280,9 +366,47 @@ PlanPart PlanParts::of(WorkerId worker) const {
     to.first = stage.replicas.front().id;
     to.replica_count = static_cast<int64_t>(stage.replicas.size());
     for (const auto& [id, replica] : replicas) to.replicas.push_back(replica);
+    if (needs_.devices) to.ends = ends_[s];
   }
-  if (needs_.whole) part.whole = plan_;
+  if (needs_.devices) add_device_groups(worker, part);
   return part;
+}
+
+void PlanParts::add_device_groups(WorkerId worker, PlanPart& part) const {
+  part.device_leader = plan_.stages.front().replicas.front().worker;
+  const bool leads = worker == part.device_leader;
+  const auto own = wanted_of_.find(worker);
+  if (!leads && own == wanted_of_.end()) return;
+  std::vector<size_t> known;
+  if (leads) {
+    for (size_t i = 0; i < wanted_.size(); ++i) known.push_back(i);
+  } else {
+    known = own->second;
+  }
+  for (size_t i : known) {
+    const WantedGroup& wanted = wanted_[i];
+    const auto rank_of = [&](WorkerId member) -> std::optional<uint32_t> {
+      const auto found = std::lower_bound(by_rank_[i].begin(), by_rank_[i].end(), member);
+      if (found == by_rank_[i].end() || *found != member) return std::nullopt;
+      return static_cast<uint32_t>(found - by_rank_[i].begin());
+    };
+    DeviceGroupPart& to = part.device_groups.emplace_back();
+    to.id = wanted.id;
+    to.use = wanted.use;
+    to.front = wanted.front;
+    to.rank = rank_of(worker);
+    to.rank_count = static_cast<uint32_t>(wanted.members.size());
+    if (leads || to.rank == 0) to.members = wanted.members;
+    if (!to.rank || wanted.use != DeviceUse::kActivations) continue;
+    for (const ReplicaPlan& replica : hosted_by(part, worker)) {
+      const int32_t stage = stage_of(part, replica.id);
+      if (stage != wanted.front && stage != wanted.front + 1) continue;
+      for (const Route& route : routes_from(part, replica.id, stage == wanted.front ? +1 : -1)) {
+        const WorkerId other = replica_of(part, route.to).worker;
+        to.neighbours[other] = *rank_of(other);
+      }
+    }
+  }
 }
 
 void PlanParts::know(const Place& place, Known& known) const {
@@ -390,7 +514,7 @@ absl::Status validate(const PlanPart& part, WorkerId worker, const ModelSpec& mo
   }
   if (groups.size() != part.groups.size()) return wrong_part("it has groups of others");
   SKEIN_RETURN_IF_ERROR(check_actions(part, own));
-  return check_whole(part, model);
+  return check_devices(part, worker);
 }
 
 absl::Status check_has_stage(const PlanPart& part, int32_t stage) {

@@ -10,6 +10,8 @@
 
 #include "absl/status/status.h"
 #include "plans/base/ids.hpp"
+#include "plans/collectives/action_ends.hpp"
+#include "plans/collectives/device_groups.hpp"
 #include "plans/collectives/reducer_kind.hpp"
 #include "plans/plan/plan.hpp"
 
@@ -22,6 +24,7 @@ struct StagePart {
   ReplicaId first;                    // The one that leads: it reports and saves.
   int64_t replica_count = 0;          // In the plan; their ids are those from `first` on.
   std::vector<ReplicaPlan> replicas;  // Those that the worker has to know; ids ascend.
+  StageEnds ends;                     // Where devices may form groups, for their order; else empty.
   bool operator==(const StagePart&) const = default;
 };
 
@@ -50,9 +53,10 @@ struct PlanPart {
   std::vector<StagePart> stages;  // Its own, their neighbours, and those whose snapshots it keeps.
   std::vector<GroupPart> groups;  // Ascending.
   ActionList actions;             // Its rank's; none if it hosts nothing.
-  /// All of the plan, where devices may form groups of their own: what they form together depends
-  /// on all groups, and the order of their operations on all lists of actions.
-  std::optional<Plan> whole;
+  /// Who decides how devices form groups of their own, which depends on all of these: it has all,
+  /// and hosts a replica. 0: they form none.
+  WorkerId device_leader;
+  std::vector<DeviceGroupPart> device_groups;  // Ascending: the worker's, or all.
   bool operator==(const PlanPart&) const = default;
 };
 
@@ -60,7 +64,7 @@ struct PlanPart {
 struct PartNeeds {
   ReducerKind reducer = ReducerKind::kSum;
   bool all_of_stage = false;  // Any replicas of its stages may average weights with it.
-  bool whole = false;         // Devices may form groups of their own.
+  bool devices = false;       // They may form groups of their own.
   bool operator==(const PartNeeds&) const = default;
 };
 
@@ -68,7 +72,9 @@ struct PartNeeds {
 class PlanParts {
  public:
   /// `snapshot_peers`: the worker that keeps the snapshots of each stage; 0, or none: nobody.
-  PlanParts(const Plan& plan, const PartNeeds& needs, const std::vector<WorkerId>& snapshot_peers);
+  /// `times`: of the stages' actions, for the order of what devices do; none: not known.
+  PlanParts(const Plan& plan, const PartNeeds& needs, const std::vector<WorkerId>& snapshot_peers,
+            const std::vector<ActionTimes>& times = {});
 
   /// Of a worker that hosts nothing, the part has the stages whose snapshots it keeps.
   PlanPart of(WorkerId worker) const;
@@ -84,6 +90,7 @@ class PlanParts {
   void know_routes(const Place& own, int step, Known& known) const;
   void add_groups(const Place& own, Known& known, PlanPart& part) const;
   GroupPart group_part(const ReductionGroup& group, uint32_t rank) const;
+  void add_device_groups(WorkerId worker, PlanPart& part) const;
   WorkerId worker_at(ReplicaId id) const { return worker_of_[id.value]; }
 
   const Plan& plan_;
@@ -92,6 +99,10 @@ class PlanParts {
   std::map<WorkerId, std::vector<size_t>> kept_;  // Stages.
   std::vector<WorkerId> worker_of_;               // [replicas]
   uint32_t worker_max_ = 0;
+  std::vector<StageEnds> ends_;                 // [stages], where devices may form groups.
+  std::vector<WantedGroup> wanted_;             // The same.
+  std::vector<std::vector<WorkerId>> by_rank_;  // [wanted] Members, as they are on the devices.
+  std::map<WorkerId, std::vector<size_t>> wanted_of_;
 };
 
 /// Checks all that its worker relies on: ranges lie in the model, neighbours have the other side of

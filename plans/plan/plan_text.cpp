@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <charconv>
 #include <string>
 #include <string_view>
@@ -18,7 +17,6 @@ namespace {
 // members=r0 group tied members=r0,r1,r2 rank 0F0,0F1,0B0,0B1
 //
 // A replica of another rank than the first one of its stage has it behind its rows: r1@w4[2+2]^2
-// A stage of known times ends with those of F, I and W: us=120,100,90
 
 /// Stages, replicas and groups that a text may hold: ten times the largest cluster in mind.
 constexpr size_t kEntriesMax = 100000;
@@ -97,13 +95,7 @@ bool scan_stage(std::string_view line, Plan& plan) {
     replica.rank = rank;
     if (scan.take("^")) scan.number(replica.rank);  // Another one than its stage.
   } while (scan.ok() && scan.at(',') && stage.replicas.size() < kEntriesMax);
-  if (!scan.take(" us=")) return scan.done();
-  ActionTimes& times = stage.times;
-  scan.number(times.forward_us).expect(",").number(times.backward_input_us).expect(",");
-  scan.number(times.backward_weight_us);
-  const uint64_t longest =
-      std::max({times.forward_us, times.backward_input_us, times.backward_weight_us});
-  return scan.done() && times.is_known() && longest <= ActionTimes::kLongestUs;
+  return scan.done();
 }
 
 bool scan_group(std::string_view line, Plan& plan) {
@@ -151,10 +143,6 @@ std::string to_text(const Plan& plan) {
                       "@w", replica.worker.value);
       absl::StrAppend(&text, "[", replica.rows.begin, "+", replica.rows.count, "]");
       if (replica.rank != stage.rank()) absl::StrAppend(&text, "^", replica.rank);
-    }
-    if (stage.times.is_known()) {
-      absl::StrAppend(&text, " us=", stage.times.forward_us, ",", stage.times.backward_input_us,
-                      ",", stage.times.backward_weight_us);
     }
     text += "\n";
   }

@@ -85,7 +85,7 @@ class Changes {
       members_[number] = wanted[i];
       formed.push_back(number);
       if (formation.kind == plans::FormationKind::kShrink) {
-        SKEIN_RETURN_IF_ERROR(shrink(number, formation.parent));
+        SKEIN_RETURN_IF_ERROR(shrink(number, formation));
       } else if (formation.kind == plans::FormationKind::kNewId) {
         SKEIN_RETURN_IF_ERROR(form(number));
       } else {
@@ -111,16 +111,14 @@ class Changes {
     return team_.ask(ranks, commands).status();
   }
 
-  absl::Status shrink(uint64_t number, uint64_t parent) {
-    const Members& whole = members_.at(parent);
-    const Members& stay = members_.at(number);
-    std::vector<size_t> left;
-    for (size_t i = 0; i < whole.size(); ++i) {
-      if (std::find(stay.begin(), stay.end(), whole[i]) == stay.end()) left.push_back(i);
+  absl::Status shrink(uint64_t number, const plans::Formation& formation) {
+    std::vector<uint32_t> left;
+    for (const plans::RankRange& range : formation.left) {
+      for (uint32_t rank = range.begin; rank < range.end; ++rank) left.push_back(rank);
     }
     return team_
-        .ask_all(ranks_of(number), absl::StrCat("shrink ", parent, " healthy ", number, " ",
-                                                absl::StrJoin(left, " ")))
+        .ask_all(ranks_of(number), absl::StrCat("shrink ", formation.parent, " healthy ", number,
+                                                " ", absl::StrJoin(left, " ")))
         .status();
   }
 
@@ -143,8 +141,11 @@ class Changes {
 
   absl::Status keep(uint64_t number) {
     in_use_.push_back(number);
-    for (plans::WorkerId member : members_.at(number)) {
-      const auto evicted = cache(member).add({number, members_.at(number), 0});
+    const Members& members = members_.at(number);
+    for (size_t rank = 0; rank < members.size(); ++rank) {
+      const plans::WorkerId member = members[rank];
+      const auto evicted = cache(member).add(
+          {number, static_cast<uint32_t>(rank), static_cast<uint32_t>(members.size()), 0});
       SKEIN_RETURN_IF_ERROR(drop(member, evicted));
     }
     return absl::OkStatus();

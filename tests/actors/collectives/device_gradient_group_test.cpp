@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
+#include <optional>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +18,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// Workers whose rendezvous stores tell each other everything, as the coordinator does.
+/// Workers whose rendezvous stores tell each other what is for them, as the coordinator does.
 class DeviceGradientGroupTest : public testing::Test {
  protected:
   /// `places` of their GPUs; empty: it has none.
@@ -32,7 +34,9 @@ class DeviceGradientGroupTest : public testing::Test {
               const bool receives =
                   receivers.empty() ||
                   std::find(receivers.begin(), receivers.end(), worker(other)) != receivers.end();
-              if (other != i && receives) stores_[other]->deliver(key, value);
+              if (other == i || !receives) continue;
+              ++delivered_;
+              stores_[other]->deliver(key, value);
             }
           }));
     }
@@ -68,17 +72,36 @@ class DeviceGradientGroupTest : public testing::Test {
     return statuses;
   }
 
+  /// As `plans::PlanParts` has it.
+  static std::optional<plans::DeviceGroupPart> group_part(const std::vector<Ranks>& wanted,
+                                                          size_t group, size_t index) {
+    plans::DeviceGroupPart part;
+    part.id = plans::GroupId{static_cast<uint32_t>(group)};
+    part.rank_count = static_cast<uint32_t>(wanted[group].size());
+    uint32_t rank = 0;
+    for (size_t member : wanted[group]) {
+      part.members.push_back(worker(member));
+      if (worker(member) < worker(index)) ++rank;
+    }
+    const auto& members = wanted[group];
+    const bool is_member = std::find(members.begin(), members.end(), index) != members.end();
+    const bool leads = index == wanted[0][0];
+    if (!is_member && !leads) return std::nullopt;
+    if (is_member) part.rank = rank;
+    if (!leads && part.rank != 0u) part.members.clear();
+    return part;
+  }
+
   void make(uint64_t generation, const std::string& backend, const std::vector<Ranks>& wanted,
             size_t group, size_t rank) {
     const size_t index = wanted[group][rank];
     FormationRound::Options round;
     round.name = absl::StrCat("generation-", generation);
     round.self = worker(index);
+    round.leader = worker(wanted[0][0]);
     for (size_t each = 0; each < wanted.size(); ++each) {
-      for (size_t member : wanted[each]) {
-        round.wanted[plans::GroupId{static_cast<uint32_t>(each)}].members.push_back(worker(member));
-        round.workers.insert(worker(member));
-      }
+      std::optional<plans::DeviceGroupPart> part = group_part(wanted, each, index);
+      if (part) round.groups.push_back(*std::move(part));
     }
     round.backend = backend;
     round.device = devices_[index];
@@ -142,6 +165,7 @@ class DeviceGradientGroupTest : public testing::Test {
   }
 
   GroupWorld world_;
+  std::atomic<int> delivered_ = 0;
   std::vector<std::shared_ptr<gpu::Device>> devices_;
   std::vector<std::shared_ptr<DeviceGroupStore>> group_stores_;
   std::vector<std::shared_ptr<net::RendezvousStore>> stores_;
@@ -192,7 +216,7 @@ TEST_F(DeviceGradientGroupTest, AGroupThatIsLeftWholeIsUsedAgain) {
     EXPECT_TRUE(absl::IsUnavailable(groups_[0]->all_reduce_sum(values)));
   }
   EXPECT_EQ(world_.formed, 2) << "both members once";
-  for (const auto& group_store : group_stores_) group_store->keep_only({worker(0), {3}});
+  for (const auto& group_store : group_stores_) group_store->keep_only({5});
   for (const absl::Status& status : connect(4)) ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(world_.formed, 4) << "the second was gone";
 }
@@ -284,6 +308,25 @@ TEST_F(DeviceGradientGroupTest, WhenFormingFailsAgainAllGoByTheirHosts) {
   EXPECT_THAT(said_[1], ElementsAre(HasSubstr("forming failed 2 times, the last time with: no")));
   expect_sums();
   EXPECT_TRUE(absl::IsInvalidArgument(connect(4, "nccl")[0]));
+}
+
+TEST_F(DeviceGradientGroupTest, AProcessorThatLeadsTheRoundDecidesForTheGpus) {
+  start({"", "", "a/0", "a/1"});
+  for (const absl::Status& status : connect(1, "auto", {{0, 1}, {2, 3}})) {
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  EXPECT_FALSE(groups_[0]->is_on_device());
+  EXPECT_TRUE(groups_[2]->is_on_device() && groups_[3]->is_on_device());
+  expect_sums(2);
+}
+
+TEST_F(DeviceGradientGroupTest, EachTellsTheLeaderAndIsToldOfItsOwnGroupsOnly) {
+  start({"a/0", "a/1", "a/2", "a/3", "a/4", "a/5"});
+  for (const absl::Status& status : connect(1, "auto", {{0, 1}, {2, 3}, {4, 5}})) {
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  // Five words to the leader; five of it, as it has its own; three ids.
+  EXPECT_EQ(delivered_, 5 + 5 + 3);
 }
 
 TEST_F(DeviceGradientGroupTest, AnAbortWakesWhoWaitsForAnotherMember) {

@@ -46,13 +46,38 @@ TEST(GradientPath, HostsAmongThemselvesHaveNothingToSay) {
 
 TEST(GradientPath, EntriesSurviveTheirText) {
   PathEntry entry = gpu_at("a/0");
-  entry.offer.groups = {{65537, {{1}, {2}}, 40}};
+  entry.offer.groups = {{65537, 1, 2, 40}};
   EXPECT_EQ(*parse_path_entry(to_text(entry)), entry);
   EXPECT_EQ(*parse_path_entry(to_text(kHost)), kHost);
   entry.activations = gpu::NumberType::kBfloat16;
   EXPECT_EQ(*parse_path_entry(to_text(entry)), entry);
   entry.detail = "two\nlines";
   EXPECT_EQ(parse_path_entry(to_text(entry))->detail, "two lines");
+}
+
+TEST(GradientPath, DecisionsSurviveTheirText) {
+  GroupDecision decision;
+  EXPECT_EQ(*parse_group_decision(to_text(decision)), decision);
+  decision.path = {true, "a reason"};
+  decision.activations = gpu::NumberType::kBfloat16;
+  decision.formation = {plans::FormationKind::kShrink, 7, true, {{2, 3}}};
+  decision.kept = {4, 9};
+  EXPECT_EQ(*parse_group_decision(to_text(decision)), decision);
+  decision.path.on_device = false;
+  decision.is_refused = true;
+  EXPECT_EQ(*parse_group_decision(to_text(decision)), decision);
+}
+
+TEST(GradientPath, WhatIsNoDecisionIsRefused) {
+  std::string many = "device\n\nfloat32\n3 0 0\n1";
+  for (size_t number = 2; number <= plans::kKeptMax + 1; ++number)
+    many += " " + std::to_string(number);
+  for (const std::string& text :
+       {std::string(), std::string("device\n\nfloat32\n3 0 0"), many,
+        std::string("gpu\n\nfloat32\n3 0 0\n"), std::string("device\n\nfloat64\n3 0 0\n"),
+        std::string("device\n\nfloat32\n5 0 0\n"), std::string("hosts\n\nfloat32\n3 0 0\nx")}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(parse_group_decision(text).status())) << text;
+  }
 }
 
 TEST(GradientPath, ActivationsPassOnAsBfloat16IfAllMembersHaveThem) {

@@ -56,14 +56,14 @@ TEST_F(PlanOrdersTest, WhoKeepsSnapshotsOrHandsOverStateIsToldTheSecret) {
   EXPECT_THAT(who_knows_the_secret(), ElementsAre(true, true, true, true));
 }
 
-TEST_F(PlanOrdersTest, WhoeverKnowsTheWholePlanIsToldTheSameTimes) {
+TEST_F(PlanOrdersTest, DevicesThatMayFormGroupsAreToldTheSameEndsByTheTimesOfTheStages) {
   decision_.times = {{10, 11, 12}, {20, 21, 22}};
+  const std::vector<plans::StageEnds> ends = plans::action_ends(decision_.plan, decision_.times);
   for (uint32_t id : {1, 2}) {
-    const net::Assign assign = PlanOrders(decision_, members_, {.whole = true}, {}).of({id});
-    ASSERT_TRUE(assign.plan.whole);
-    for (size_t stage : {0, 1}) {
-      EXPECT_EQ(assign.plan.whole->stages[stage].times, decision_.times[stage]) << stage;
-    }
+    const net::Assign assign = PlanOrders(decision_, members_, {.devices = true}, {}).of({id});
+    EXPECT_EQ(assign.plan.device_leader, plans::WorkerId{1});
+    for (size_t stage : {0, 1}) EXPECT_EQ(assign.plan.stages.at(stage).ends, ends[stage]) << stage;
+    EXPECT_EQ(assign.peers.size(), 2u) << "workers 3 and 4 are none";
   }
 }
 

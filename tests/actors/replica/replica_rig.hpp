@@ -164,7 +164,7 @@ struct ReplicaRig {
     if (plans::begins_in_pipelines(job)) plan.mode = plans::kLocalMode;
     plans::PartNeeds needs;
     needs.all_of_stage = plan.mode == plans::kLocalMode;
-    needs.whole = on_device || has_link;
+    needs.devices = on_device || has_link;
     made.plan = plans::PlanParts(plan, needs, {}).of({1});
     made.device = device;
     made.work = work = device->spawn(*system);
@@ -172,8 +172,9 @@ struct ReplicaRig {
     made.plane = plane;
     if (has_link) {
       made.links[0] = stage_link;
-      const LinkTensors tensors = tensors_of_link(plan, plans::communication_places(plan), {1}, 0,
-                                                  job.training.seq_len * job.model.channels);
+      const LinkTensors tensors =
+          tensors_of_link(made.plan, plans::communication_places(made.plan, {1}), {1}, 0,
+                          job.training.seq_len * job.model.channels);
       made.link_memory[0] =
           gpu::DevicePool::create(device, {tensors.numbers, link_type, tensors.count}).value();
       link_memory = made.link_memory[0];

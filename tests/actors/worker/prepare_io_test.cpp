@@ -136,7 +136,7 @@ plans::Plan ask_for_front(PrepareRig& rig, const std::shared_ptr<gpu::Device>& d
   rig.request.job = small_job(2, 1);
   rig.request.job.data = rig.job.data;
   plans::Plan plan = plans::make_layout_plan(rig.request.job, {{1}, {2}}, 1).value();
-  rig.request.plan = plans::PlanParts(plan, {.whole = true}, {}).of({1});
+  rig.request.plan = plans::PlanParts(plan, {.devices = true}, {}).of({1});
   return plan;
 }
 

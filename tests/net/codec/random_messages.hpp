@@ -152,6 +152,11 @@ class RandomMessages {
               {static_cast<int64_t>(count(kRowsMax)), static_cast<int64_t>(count(kRowsMax))},
               static_cast<int32_t>(count(kReplicasMax))};
     }
+    for (std::vector<uint64_t>* ends : {&to.ends.forward, &to.ends.backward}) {
+      ends->resize(elements());
+      for (uint64_t& end : *ends) end = count(plans::kEndMax);
+    }
+    to.ends.last = count(plans::kEndMax);
   }
   void fill(plans::GroupPart& to) {
     to.id.value = static_cast<uint32_t>(count(kStagesMax));
@@ -162,6 +167,18 @@ class RandomMessages {
     for (size_t i = elements(); i > 0; --i) {
       to.partners[static_cast<uint32_t>(below(kReplicasMax))] = worker();
     }
+  }
+  void fill(plans::DeviceGroupPart& to) {
+    to.id.value = static_cast<uint32_t>(count(2 * kStagesMax));
+    to.use = static_cast<plans::DeviceUse>(below(plans::kDeviceUses));
+    to.front = stage();
+    if (flag()) to.rank = static_cast<uint32_t>(below(kReplicasMax));
+    to.rank_count = static_cast<uint32_t>(count(kReplicasMax));
+    for (size_t i = elements(); i > 0; --i) {
+      to.neighbours[worker()] = static_cast<uint32_t>(below(kReplicasMax));
+    }
+    to.members.resize(elements());
+    for (plans::WorkerId& member : to.members) member = worker();
   }
   void fill(plans::PlanPart& to) {
     plans::Plan whole;
@@ -176,7 +193,8 @@ class RandomMessages {
     fill_list(to.stages);
     fill_list(to.groups);
     to.actions = whole.actions.front();
-    if (flag()) to.whole = whole;
+    to.device_leader = worker_or_none();
+    fill_list(to.device_groups);
   }
   void fill(Assign& to) {
     fill(to.plan);

@@ -45,6 +45,61 @@ Plan make_plan(ScheduleKind kind, const std::vector<int32_t>& replicas, size_t p
   return plan;
 }
 
+PlanPart part_of(const Plan& plan, WorkerId worker, const std::vector<ActionTimes>& times = {}) {
+  return PlanParts(plan, {.devices = true}, {}, times).of(worker);
+}
+CommunicationPlaces places_of(const Plan& plan, WorkerId worker,
+                              const std::vector<ActionTimes>& times = {}) {
+  return communication_places(part_of(plan, worker, times), worker);
+}
+
+std::set<WorkerId> workers_of_plan(const Plan& plan) {
+  std::set<WorkerId> workers;
+  for (const StagePlan& stage : plan.stages) {
+    for (const ReplicaPlan& each : stage.replicas) workers.insert(each.worker);
+  }
+  return workers;
+}
+
+using SharedOperation = std::pair<std::optional<GroupId>, TransferId>;
+
+/// What the worker does with others, in the order that its part of the plan gives it.
+std::vector<SharedOperation> own_order(const Plan& plan, WorkerId worker,
+                                       const std::vector<ActionTimes>& times) {
+  const CommunicationPlaces places = places_of(plan, worker, times);
+  std::vector<SharedOperation> order(places.groups.size() + places.transfers.size());
+  for (const auto& [group, place] : places.groups) order.at(place) = {group, {}};
+  for (const auto& [id, place] : places.transfers) order.at(place) = {std::nullopt, id};
+  return order;
+}
+
+/// One order of all operations, of which each worker keeps its own: fails if there is none.
+std::map<SharedOperation, uint64_t> merged_order(const Plan& plan,
+                                                 const std::vector<ActionTimes>& times) {
+  std::map<SharedOperation, std::set<SharedOperation>> behind;
+  std::map<SharedOperation, size_t> before;
+  for (WorkerId worker : workers_of_plan(plan)) {
+    const std::vector<SharedOperation> order = own_order(plan, worker, times);
+    for (size_t i = 0; i < order.size(); ++i) {
+      before.try_emplace(order[i], 0);
+      if (i > 0 && behind[order[i - 1]].insert(order[i]).second) ++before[order[i]];
+    }
+  }
+  std::deque<SharedOperation> next;
+  for (const auto& [operation, count] : before) {
+    if (count == 0) next.push_back(operation);
+  }
+  std::map<SharedOperation, uint64_t> merged;
+  for (; !next.empty(); next.pop_front()) {
+    merged.emplace(next.front(), merged.size());
+    for (const SharedOperation& each : behind[next.front()]) {
+      if (--before[each] == 0) next.push_back(each);
+    }
+  }
+  EXPECT_EQ(merged.size(), before.size()) << "workers contradict each other";
+  return merged;
+}
+
 enum class Rule {
   kPlaces,            // What is tested.
   kAsItBecomesReady,  // Each device begins what its own list comes to next.
@@ -55,26 +110,31 @@ enum class Rule {
 /// next is the caller's choice; operations begin and end as soon as they can.
 class OrderedWorld {
  public:
-  OrderedWorld(const Plan& plan, Rule rule, uint64_t steps, uint64_t seed = 1)
+  OrderedWorld(const Plan& plan, Rule rule, uint64_t steps, uint64_t seed = 1,
+               const std::vector<ActionTimes>& times = {})
       : plan_(&plan), rule_(rule), steps_(steps) {
     for (const StagePlan& stage : plan.stages) {
       for (const ReplicaPlan& each : stage.replicas) workers_[each.worker].rank = stage.rank();
     }
-    CommunicationPlaces places = communication_places(plan);
-    std::vector<uint64_t> numbers(places.groups.size() + places.transfers.size());
+    std::vector<uint64_t> numbers;
+    const std::map<SharedOperation, uint64_t> order = merged_order(plan, times);
+    numbers.resize(order.size() + plan.groups.size());
     for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = i;
     Rng rng(seed);
     for (size_t i = numbers.size(); rule == Rule::kRandomPlaces && i > 1; --i) {
       std::swap(numbers[i - 1], numbers[rng.below(i)]);
     }
-    for (auto& [id, place] : places.transfers) {
+    for (const auto& [operation, place] : order) {
+      const auto& [group, id] = operation;
+      if (group) continue;
       const WorkerId from = replica_of(plan, id.from).worker, to = replica_of(plan, id.to).worker;
       if (from == to) continue;  // A copy on one device waits for nobody.
       transfers_[id] = {0, numbers[place], 0};
       members_[numbers[place]] = {from, to};
     }
     for (size_t group = 0; group < plan.groups.size(); ++group) {
-      sums_.push_back({0, numbers[places.groups[group]], 0});
+      const auto place = order.find({plan.groups[group].id, {}});  // None: of one member.
+      sums_.push_back({0, numbers[place == order.end() ? order.size() + group : place->second], 0});
       for (ReplicaId member : plan.groups[group].members) {
         members_[sums_.back().place].insert(replica_of(plan, member).worker);
       }
@@ -313,9 +373,10 @@ bool can_get_stuck(const Plan& plan, Rule rule) {
   return false;
 }
 
-bool gets_stuck(const Plan& plan, Rule rule, uint64_t seed) {
+bool gets_stuck(const Plan& plan, Rule rule, uint64_t seed,
+                const std::vector<ActionTimes>& times = {}) {
   Rng rng(seed);
-  OrderedWorld world(plan, rule, 2, seed);
+  OrderedWorld world(plan, rule, 2, seed, times);
   for (auto able = world.able(); !able.empty(); able = world.able()) {
     // Some seeds let one worker run as far as it can.
     world.run(seed % 3 == 0 ? able[seed % able.size()] : able[rng.below(able.size())]);
@@ -369,26 +430,32 @@ TEST(CommunicationOrder, NoMeasuredTimesLeaveAPipelineStuck) {
     std::vector<int32_t> replicas(2 + rng.below(4));
     for (int32_t& count : replicas) count = static_cast<int32_t>(1 + rng.below(3));
     const ScheduleKind kind = kStraightKinds[rng.below(std::size(kStraightKinds))];
-    Plan plan = make_plan(kind, replicas, 1, static_cast<int32_t>(1 + rng.below(6)));
-    for (StagePlan& stage : plan.stages) {
-      stage.times = {1 + rng.below(100), 1 + rng.below(100), 1 + rng.below(100)};
+    const Plan plan = make_plan(kind, replicas, 1, static_cast<int32_t>(1 + rng.below(6)));
+    std::vector<ActionTimes> times(plan.stages.size());
+    for (ActionTimes& each : times) {
+      each = {1 + rng.below(100), 1 + rng.below(100), 1 + rng.below(100)};
     }
-    ASSERT_FALSE(gets_stuck(plan, Rule::kPlaces, seed)) << to_text(kind) << ", seed " << seed;
+    ASSERT_FALSE(gets_stuck(plan, Rule::kPlaces, seed, times))
+        << to_text(kind) << ", seed " << seed;
   }
 }
 
-TEST(CommunicationOrder, FollowsTheTimesOfThePlanWhereAllAreKnown) {
-  Plan plan = make_plan(ScheduleKind::k1F1B, {1, 1}, 1, 3);
+TEST(CommunicationOrder, FollowsTheTimesOfTheStagesWhereAllAreKnown) {
+  const Plan plan = make_plan(ScheduleKind::k1F1B, {1, 1}, 1, 3);
   const TransferId second{{0}, {1}, 1}, gradient{{1}, {0}, 0};
-  auto gradient_is_first = [&] {
-    const CommunicationPlaces places = communication_places(plan);
+  auto gradient_is_first = [&](const std::vector<ActionTimes>& times) {
+    const CommunicationPlaces places = places_of(plan, {1}, times);
     return places.transfers.at(gradient) < places.transfers.at(second);
   };
-  EXPECT_FALSE(gradient_is_first());
-  plan.stages[0].times = {10, 10, 10};
-  EXPECT_FALSE(gradient_is_first()) << "those of the other stage are not known";
-  plan.stages[1].times = {1, 1, 1};
-  EXPECT_TRUE(gradient_is_first()) << "it is there before the slow stage has its second output";
+  EXPECT_FALSE(gradient_is_first({}));
+  EXPECT_FALSE(gradient_is_first({{10, 10, 10}, {}})) << "those of the other stage are not known";
+  EXPECT_TRUE(gradient_is_first({{10, 10, 10}, {1, 1, 1}}))
+      << "it is there before the slow stage has its second output";
+}
+
+int64_t most_tensors(const Plan& plan, int32_t front, WorkerId worker, ReplicaId own) {
+  const PlanPart part = part_of(plan, worker);
+  return link_tensors_max(part, communication_places(part, worker), front, own);
 }
 
 TEST(LinkTensors, ALinkNeverHoldsMoreThanItsMost) {
@@ -402,18 +469,18 @@ TEST(LinkTensors, ALinkNeverHoldsMoreThanItsMost) {
     const ScheduleKind kind = is_looped ? ScheduleKind::kInterleaved1F1B
                                         : kStraightKinds[rng.below(std::size(kStraightKinds))];
     const Plan plan = make_plan(kind, replicas, is_looped ? 2 : 1, microbatches);
-    const CommunicationPlaces places = communication_places(plan);
     struct End {
       int32_t front = 0;
       WorkerId worker;
       int64_t most = 0, seen = 0;
     };
     std::vector<End> all;
-    for (const StagePair& pair : linked_stages(plan)) {
-      for (int32_t stage : {pair.front, pair.front + 1}) {
+    for (const WantedGroup& link : wanted_groups(plan, ReducerKind::kSum)) {
+      if (link.use != DeviceUse::kActivations) continue;
+      for (int32_t stage : {link.front, link.front + 1}) {
         for (const ReplicaPlan& own : plan.stages[static_cast<size_t>(stage)].replicas) {
           all.push_back(
-              {pair.front, own.worker, link_tensors_max(plan, places, pair.front, own.id), 0});
+              {link.front, own.worker, most_tensors(plan, link.front, own.worker, own.id), 0});
         }
       }
     }
@@ -481,17 +548,15 @@ TEST(LinkTensors, AreFoundAtOnceForAsManyMicrobatchesAsThereMayBe) {
   for (const auto& [kind, most] :
        {std::pair{ScheduleKind::kGPipe, int64_t{kMicrobatches}}, {ScheduleKind::k1F1B, 2}}) {
     const Plan plan = make_plan(kind, {1, 1}, 1, kMicrobatches);
-    EXPECT_EQ(link_tensors_max(plan, communication_places(plan), 0, plan.stages[0].replicas[0].id),
-              most)
-        << to_text(kind);
+    EXPECT_EQ(most_tensors(plan, 0, {1}, {0}), most) << to_text(kind);
   }
 }
 
 TEST(LinkTensors, GPipeHoldsAllMicrobatchesAndEarlyBackwardsAFew) {
   auto most = [](ScheduleKind kind, int32_t microbatches, int32_t stage) {
     const Plan plan = make_plan(kind, {1, 1}, 1, microbatches);
-    const ReplicaId own = plan.stages[static_cast<size_t>(stage)].replicas[0].id;
-    return link_tensors_max(plan, communication_places(plan), 0, own);
+    const ReplicaPlan& own = plan.stages[static_cast<size_t>(stage)].replicas[0];
+    return most_tensors(plan, 0, own.worker, own.id);
   };
   EXPECT_EQ(most(ScheduleKind::kGPipe, 8, 0), 8);
   EXPECT_EQ(most(ScheduleKind::k1F1B, 8, 0), 2);
@@ -499,28 +564,42 @@ TEST(LinkTensors, GPipeHoldsAllMicrobatchesAndEarlyBackwardsAFew) {
   EXPECT_EQ(most(ScheduleKind::k1F1B, 8, 1), most(ScheduleKind::k1F1B, 32, 1));
 }
 
-TEST(CommunicationOrder, ThePlacesOfAllOperationsDiffer) {
+TEST(CommunicationOrder, AWorkerHasThePlacesOfItsOwnOperations) {
   const Plan plan = make_plan(ScheduleKind::k1F1B, {2, 3, 1}, 1, 4);
-  const CommunicationPlaces places = communication_places(plan);
-  std::set<uint64_t> all(places.groups.begin(), places.groups.end());
-  for (const auto& [id, place] : places.transfers) all.insert(place);
-  // 2 to 3 rows: 4 overlaps; 3 to 1: 3; both ways.
-  EXPECT_EQ(places.transfers.size(), (4u + 3u) * 2 * 4);
-  EXPECT_EQ(all.size(), places.transfers.size() + plan.groups.size());
+  // 2 to 3 rows: 4 overlaps; 3 to 1: 3; both ways. Worker 4 has the middle rows, and no end.
+  std::set<TransferId> all;
+  for (WorkerId worker : workers_of_plan(plan)) {
+    const CommunicationPlaces places = places_of(plan, worker);
+    std::set<uint64_t> numbers;
+    for (const auto& [group, place] : places.groups) numbers.insert(place);
+    for (const auto& [id, place] : places.transfers) {
+      numbers.insert(place);
+      all.insert(id);
+    }
+    EXPECT_EQ(numbers.size(), places.groups.size() + places.transfers.size());
+    EXPECT_EQ(*numbers.rbegin() + 1, numbers.size());
+  }
+  EXPECT_EQ(all.size(), (4u + 3u) * 2 * 4);
+  EXPECT_EQ(places_of(plan, {4}).transfers.size(), (2u + 1u) * 2 * 4);
+  EXPECT_EQ(places_of(plan, {4}).groups.size(), 1u);
 }
 
 TEST(CommunicationOrder, EarlyBackwardsAlternateAndTheLastStageAddsUpFirst) {
-  const Plan plan = make_plan(ScheduleKind::k1F1B, {1, 1}, 1, 3);
-  const CommunicationPlaces places = communication_places(plan);
-  const ReplicaId front{0}, back{1};
+  const Plan plan = make_plan(ScheduleKind::k1F1B, {2, 2}, 1, 3);
+  const CommunicationPlaces front_places = places_of(plan, {1}), places = places_of(plan, {3});
+  const ReplicaId front{0}, back{2};
   // Stage 0: F0 F1 B0 F2 B1 B2; stage 1: F0 B0 F1 B1 F2 B2.
   const std::vector<TransferId> order = {{front, back, 0}, {front, back, 1}, {back, front, 0},
                                          {front, back, 2}, {back, front, 1}, {back, front, 2}};
-  std::vector<uint64_t> got;
-  for (const TransferId& each : order) got.push_back(places.transfers.at(each));
-  EXPECT_TRUE(std::is_sorted(got.begin(), got.end()));
-  EXPECT_LT(got.back(), places.groups[1]);
-  EXPECT_LT(places.groups[1], places.groups[0]);
+  for (const CommunicationPlaces& each : {front_places, places}) {
+    std::vector<uint64_t> got;
+    for (const TransferId& id : order) got.push_back(each.transfers.at(id));
+    EXPECT_TRUE(std::is_sorted(got.begin(), got.end()));
+  }
+  EXPECT_LT(places.transfers.at(order.back()), places.groups.at({1}));
+  EXPECT_LT(places.groups.at({1}), places.groups.at({2})) << "the tied one waits for both stages";
+  const std::vector<StageEnds> ends = action_ends(plan, {});
+  EXPECT_LT(ends[1].last, ends[0].last);
 }
 
 }  // namespace

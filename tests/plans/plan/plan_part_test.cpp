@@ -90,7 +90,7 @@ Made random_plan(uint64_t seed) {
   EXPECT_TRUE(set_schedule(plan, is_virtual ? ScheduleKind::kGreedy : ScheduleKind::k1F1B).ok());
   made.needs.reducer = static_cast<ReducerKind>(rng.below(7));
   made.needs.all_of_stage = is_local;
-  made.needs.whole = rng.below(4) == 0;
+  made.needs.devices = !is_local && rng.below(2) == 0;
   for (size_t s = 0; s < stages; ++s) {
     made.snapshot_peers.push_back(rng.below(3) == 0 ? WorkerId{}
                                                     : workers[rng.below(workers.size())]);
@@ -121,6 +121,42 @@ void expect_same_group(const Made& made, const PlanPart& part, const ReductionGr
   for (uint32_t rank : partners) {
     EXPECT_EQ(own.partners.at(rank), replica_of(made.plan, group.members.at(rank)).worker);
   }
+}
+
+/// Its own groups of devices, or, of the one who decides, all; who has to know the members does.
+void expect_same_devices(const Made& made, const PlanPart& part, WorkerId worker) {
+  if (!made.needs.devices) {
+    EXPECT_TRUE(part.device_leader.value == 0 && part.device_groups.empty());
+    for (const StagePart& stage : part.stages) EXPECT_EQ(stage.ends, StageEnds());
+    return;
+  }
+  const std::vector<StageEnds> ends = action_ends(made.plan, {});
+  for (const StagePart& stage : part.stages) {
+    EXPECT_EQ(stage.ends, ends[static_cast<size_t>(stage.stage)]);
+  }
+  EXPECT_EQ(part.device_leader, made.plan.stages[0].replicas[0].worker);
+  auto next = part.device_groups.begin();
+  for (const WantedGroup& wanted : wanted_groups(made.plan, made.needs.reducer)) {
+    std::vector<WorkerId> ascending = wanted.members;
+    std::sort(ascending.begin(), ascending.end());
+    const auto own = std::find(ascending.begin(), ascending.end(), worker);
+    const bool is_member = own != ascending.end();
+    if (!is_member && worker != part.device_leader) continue;
+    ASSERT_NE(next, part.device_groups.end());
+    const DeviceGroupPart& group = *next++;
+    EXPECT_EQ(group.id, wanted.id);
+    EXPECT_EQ(group.use, wanted.use);
+    EXPECT_EQ(group.front, wanted.front);
+    EXPECT_EQ(group.rank_count, ascending.size());
+    ASSERT_EQ(group.rank.has_value(), is_member);
+    if (is_member) {
+      EXPECT_EQ(*group.rank, own - ascending.begin());
+    }
+    const bool knows_all = worker == part.device_leader || group.rank == 0;
+    EXPECT_EQ(group.members, knows_all ? wanted.members : std::vector<WorkerId>{});
+    for (const auto& [other, rank] : group.neighbours) EXPECT_EQ(ascending.at(rank), other);
+  }
+  EXPECT_EQ(next, part.device_groups.end());
 }
 
 /// All that a worker asks of the plan has the answer of the whole plan.
@@ -177,10 +213,7 @@ void expect_same(const Made& made, const PlanPart& part, WorkerId worker) {
   EXPECT_EQ(part.recompute, plan.recompute);
   EXPECT_EQ(part.stage_count, static_cast<int32_t>(plan.stages.size()));
   EXPECT_EQ(part.worker_max, workers_in(plan).rbegin()->value);
-  EXPECT_EQ(part.whole.has_value(), made.needs.whole);
-  if (part.whole) {
-    EXPECT_EQ(*part.whole, plan);
-  }
+  expect_same_devices(made, part, worker);
 }
 
 TEST(PlanPart, AnswersAsTheWholePlanDoes) {
@@ -260,10 +293,78 @@ const std::vector<std::pair<const char*, Break>> kBreaks = {
        part.groups.push_back(part.groups.back());
        return true;
      }},
-    {"another whole",
+    {"nobody decides for the devices",
      [](PlanPart& part, WorkerId) {
-       if (!part.whole) return false;
-       return (part.whole->generation += 1, true);
+       if (part.device_groups.empty()) return false;
+       return (part.device_leader = {}, true);
+     }},
+    {"a group of devices is missing",
+     [](PlanPart& part, WorkerId) {
+       if (part.device_groups.empty() || part.groups.empty()) return false;
+       return (part.device_groups.erase(part.device_groups.begin()), true);
+     }},
+    {"a group of devices twice",
+     [](PlanPart& part, WorkerId) {
+       if (part.device_groups.empty()) return false;
+       return (part.device_groups.push_back(part.device_groups.back()), true);
+     }},
+    {"a rank beyond the devices",
+     [](PlanPart& part, WorkerId) {
+       if (part.device_groups.empty()) return false;
+       DeviceGroupPart& group = part.device_groups.front();
+       return (group.rank = group.rank_count, true);
+     }},
+    {"a member of the devices is missing",
+     [](PlanPart& part, WorkerId) {
+       if (part.device_groups.empty()) return false;
+       return (part.device_groups.front().members.pop_back(), true);
+     }},
+    {"a member of the devices twice",
+     [](PlanPart& part, WorkerId) {
+       if (part.device_groups.empty()) return false;
+       std::vector<WorkerId>& members = part.device_groups.front().members;
+       return (members.back() = members.front(), true);
+     }},
+    {"a neighbour is missing",
+     [](PlanPart& part, WorkerId) {
+       for (DeviceGroupPart& group : part.device_groups) {
+         if (group.neighbours.empty()) continue;
+         return (group.neighbours.erase(group.neighbours.begin()), true);
+       }
+       return false;
+     }},
+    {"a neighbour beyond the devices",
+     [](PlanPart& part, WorkerId) {
+       for (DeviceGroupPart& group : part.device_groups) {
+         if (group.neighbours.empty()) continue;
+         return (group.neighbours.begin()->second = group.rank_count, true);
+       }
+       return false;
+     }},
+    {"a link at another stage",
+     [](PlanPart& part, WorkerId) {
+       for (DeviceGroupPart& group : part.device_groups) {
+         if (group.use != DeviceUse::kActivations || !group.rank) continue;
+         return (group.front += part.stage_count, true);
+       }
+       return false;
+     }},
+    {"the ends of a stage are missing",
+     [](PlanPart& part, WorkerId) {
+       if (part.device_leader.value == 0) return false;
+       return (part.stages.front().ends.forward.pop_back(), true);
+     }},
+    {"an action that ends before its inputs",
+     [](PlanPart& part, WorkerId) {
+       if (part.device_leader.value == 0 || part.stage_count < 2) return false;
+       // Another stage's: the worker hosts the first one, whose backwards wait for the next.
+       return (part.stages.at(1).ends.backward.back() += kEndMax, true);
+     }},
+    {"an action that ends with the one before",
+     [](PlanPart& part, WorkerId) {
+       if (part.device_leader.value == 0) return false;
+       StageEnds& ends = part.stages.front().ends;
+       return (ends.backward.front() = ends.forward.front(), true);
      }},
 };
 
