@@ -1,10 +1,13 @@
 #include "tests/bench/plan_change_world.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -31,6 +34,11 @@ constexpr int64_t kStages = 8;
 constexpr int64_t kBlocks = 14;
 /// What Gloo's TCP transport says of where a pair is, with its length.
 constexpr size_t kAddressBytes = 64;
+/// What a GPU says of itself, with four groups that it keeps; what it is told of a group; and the
+/// id of a new one, as NCCL makes it.
+constexpr size_t kDeviceBytes = 200;
+constexpr size_t kDecisionBytes = 100;
+constexpr size_t kIdBytes = 128;
 
 double cpu_seconds() {
   timespec time{};
@@ -41,6 +49,14 @@ double cpu_seconds() {
 struct Sent {
   uint64_t worker = 0;
   net::ControlMessage message;
+};
+
+/// How far a worker with a GPU has formed the groups of its part.
+struct Forming {
+  plans::PlanPart part;
+  std::set<plans::WorkerId> awaited;  // The leader's: who has not told yet.
+  uint64_t decided = 0;               // Its groups that the leader has not told it of yet, ...
+  uint64_t ids = 0;                   // ... and those of which the id is missing.
 };
 
 /// Keeps what the coordinator sends to a worker until the world delivers it.
@@ -97,7 +113,7 @@ plans::JobSpec job_of(uint64_t workers) {
 /// n.
 class World {
  public:
-  explicit World(uint64_t workers) {
+  World(uint64_t workers, const std::string& device) : device_(device) {
     config_.set("scheduler.policy", caf::atom("testing"));
     system_ = std::make_unique<caf::actor_system>(config_);
     journal_ = system_->spawn([]() -> actors::JournalIo::behavior_type {
@@ -132,6 +148,7 @@ class World {
     for (uint64_t worker = 1; worker <= workers; ++worker) join(worker);
     deliver();
     cost_ = {};
+    cost_.device = device;
     cost_.workers = workers;
   }
 
@@ -173,7 +190,7 @@ class World {
     tell(actors::PeerOpened{worker, links_[worker], net::schema::Role::WORKER});
     plans::JoinRequest join;
     join.host_name = absl::StrCat("host-", worker / 8);
-    join.device = "cpu x1";
+    join.device = has_gpus() ? "cuda:0 (GPU)" : "cpu x1";
     join.data_address =
         absl::StrCat("10.", worker / 65536, ".", worker / 256 % 256, ".", worker % 256, ":29500");
     send(worker, 0, std::move(join));
@@ -219,6 +236,8 @@ class World {
       cost_.assign_bytes += message.bytes().size();
       cost_.longest_assign = std::max<uint64_t>(cost_.longest_assign, message.bytes().size());
       take(worker, *assign);
+    } else if (const auto* entry = std::get_if<net::RendezvousEntry>(&envelope->body)) {
+      on_entry(worker, *entry);
     } else if (std::holds_alternative<net::Start>(envelope->body)) {
       cost_.has_started = true;
     }
@@ -233,20 +252,83 @@ class World {
       const int32_t stage = plans::stage_of(assign.plan, own.id);
       held_[worker].push_back({0, plans::stage_at(assign.plan, stage).layers, 0});
     }
+    if (has_gpus()) return tell_leader(worker, assign.plan);
     for (const plans::GroupPart& group : assign.plan.groups) {
       for (const auto& [rank, partner] : group.partners) {
-        net::RendezvousEntry entry;
-        entry.key = absl::StrCat("generation-", generation, "/group-", group.id.value, "/",
-                                 group.rank, "-", rank);
-        entry.value.resize(kAddressBytes);
-        entry.receivers = {partner};
-        send(worker, generation, std::move(entry));
+        put(worker, generation, absl::StrCat("group-", group.id.value, "/", group.rank, "-", rank),
+            kAddressBytes, {partner});
       }
     }
     const bool has_part = !held_[worker].empty();
     if (has_part) send(worker, generation, net::Prepared());
   }
 
+  bool has_gpus() const { return device_ == "cuda"; }
+
+  void put(uint64_t worker, uint64_t generation, const std::string& name, size_t bytes,
+           std::vector<plans::WorkerId> receivers) {
+    net::RendezvousEntry entry;
+    entry.key = absl::StrCat("generation-", generation, "/", name);
+    entry.value.resize(bytes);
+    entry.receivers = std::move(receivers);
+    send(worker, generation, std::move(entry));
+  }
+
+  /// As `actors::FormationRound` does. The leader decides when it has heard all.
+  void tell_leader(uint64_t worker, const plans::PlanPart& part) {
+    if (held_[worker].empty()) return;
+    Forming& own = forming_[worker];
+    own = {part, {}, 0, 0};
+    for (const plans::DeviceGroupPart& group : part.device_groups)
+      own.decided += group.rank ? 1 : 0;
+    own.ids = own.decided;
+    if (part.device_leader.value != worker) {
+      return put(worker, part.generation, absl::StrCat("device-", worker), kDeviceBytes,
+                 {part.device_leader});
+    }
+    for (const plans::DeviceGroupPart& group : part.device_groups) {
+      own.awaited.insert(group.members.begin(), group.members.end());
+    }
+    own.awaited.erase(part.device_leader);
+  }
+
+  void on_entry(uint64_t worker, const net::RendezvousEntry& entry) {
+    const auto found = forming_.find(worker);
+    if (found == forming_.end()) return;
+    Forming& own = found->second;
+    const std::string name = entry.key.substr(entry.key.find('/') + 1);
+    if (name.starts_with("device-")) {
+      own.awaited.erase(plans::WorkerId{
+          static_cast<uint32_t>(std::strtoul(name.c_str() + std::strlen("device-"), nullptr, 10))});
+      if (own.awaited.empty()) decide(worker, own);
+    } else if (name.starts_with("formation-")) {
+      if (--own.decided == 0) tell_ids(worker, own);
+    } else if (--own.ids == 0 && own.decided == 0) {
+      send(worker, own.part.generation, net::Prepared());
+    }
+  }
+
+  void decide(uint64_t worker, Forming& own) {
+    for (const plans::DeviceGroupPart& group : own.part.device_groups) {
+      put(worker, own.part.generation, absl::StrCat("formation-", group.id.value), kDecisionBytes,
+          group.members);
+    }
+    own.decided = 0;
+    tell_ids(worker, own);
+  }
+
+  /// The first member of each group makes its id.
+  void tell_ids(uint64_t worker, Forming& own) {
+    for (const plans::DeviceGroupPart& group : own.part.device_groups) {
+      if (group.rank != 0u) continue;
+      put(worker, own.part.generation, absl::StrCat("group-", group.id.value, "/id"), kIdBytes,
+          group.members);
+      --own.ids;
+    }
+    if (own.ids == 0) send(worker, own.part.generation, net::Prepared());
+  }
+
+  const std::string device_;
   Nobody nobody_;
   caf::actor_system_config config_;
   std::unique_ptr<caf::actor_system> system_;
@@ -258,13 +340,14 @@ class World {
   std::deque<Sent> sent_;
   std::map<uint64_t, std::shared_ptr<WaitingLink>> links_;
   std::map<uint64_t, std::vector<plans::InventoryItem>> held_;
+  std::map<uint64_t, Forming> forming_;  // With GPUs.
   PlanChangeCost cost_;
 };
 
 }  // namespace
 
-PlanChangeCost change_plan(uint64_t workers) {
-  World world(workers);
+PlanChangeCost change_plan(uint64_t workers, const std::string& device) {
+  World world(workers, device);
   return world.lose(workers / 2 + 1);
 }
 

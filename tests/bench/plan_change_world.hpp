@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace skein::bench {
 
 /// What one change of plan takes: a worker is lost, the others quiesce and say what they hold, a
 /// plan is made and assigned, groups find each other, everybody is prepared, training starts.
 struct PlanChangeCost {
+  std::string device;              // "cpu" or "cuda"
   uint64_t workers = 0;            // Before the loss.
   uint64_t stages = 0;             // The new plan's.
   uint64_t to_workers = 0;         // Messages from the coordinator.
@@ -21,7 +23,9 @@ struct PlanChangeCost {
 };
 
 /// The Coordinator actor with its state machine and all codecs, with `workers` simulated workers
-/// that answer as real ones do. Nothing is computed, and no sockets are used.
-PlanChangeCost change_plan(uint64_t workers);
+/// that answer as real ones do. Nothing is computed, and no sockets are used. `device`: "cpu",
+/// whose groups meet over the hosts, or "cuda", whose groups all are new ones of their devices,
+/// which the leader decides on.
+PlanChangeCost change_plan(uint64_t workers, const std::string& device = "cpu");
 
 }  // namespace skein::bench
