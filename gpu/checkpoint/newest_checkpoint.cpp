@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
-#include "gpu/checkpoint/checkpoint.hpp"
 #include "gpu/checkpoint/checkpoint_names.hpp"
+#include "gpu/checkpoint/checkpoint_reader.hpp"
 
 namespace skein::gpu {
 namespace {
