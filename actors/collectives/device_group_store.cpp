@@ -25,7 +25,7 @@ void DeviceGroupStore::add(plans::FormedGroup group, std::shared_ptr<gpu::Device
   std::lock_guard lock(mutex_);
   device_ = std::move(device);
   groups_[group.number] = std::move(members);
-  give_up(cache_.add(std::move(group)));
+  give_up(cache_.add(group));
 }
 
 void DeviceGroupStore::release(uint64_t number) {
