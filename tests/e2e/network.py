@@ -115,7 +115,9 @@ class Trial:
         noticed = self.run.steps_done()
         self.run.wait_for_step(noticed + 5)
         took = time.monotonic() - start
-        self.expect("they train on within the lease and two seconds", took < LEASE_SECONDS + 2,
+        # One direction is noticed by one end alone, at times.
+        late = 2 if directions == 2 else 6
+        self.expect(f"they train on within the lease and {late} seconds", took < LEASE_SECONDS + late,
                     f"{took:.2f} s")
         told = [each["text"] for each in self.run.events("link.unreachable")]
         self.expect("an end says whom it does not reach",
