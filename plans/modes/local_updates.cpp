@@ -400,7 +400,7 @@ void LocalUpdates::update(uint32_t pipeline, CoordinatorDecisions& orders) {
   commit.profile = commit.next && is_profiled();
   const bool goes_on = commit.next.has_value();
   if (goes_on) commit.turn = name_turn_of(pipeline);
-  orders.push_back(std::move(commit));
+  orders.push_back(commit);
   if (!goes_on) {
     own.turns.on_pause();
     leave_policy(pipeline, orders);

@@ -166,9 +166,10 @@ void TokenSteps::note_kept() {
   }
   for (auto& [worker, own] : workers_) {
     if (own.granted < 2 || own.use.kept_from_others) continue;
-    own.use.kept_from_others = std::any_of(idle.begin(), idle.end(), [&](WorkerId other) {
-      return buckets_.may_train(own.newest_level, other);
-    });
+    const auto may_train = [this, level = own.newest_level](WorkerId other) {
+      return buckets_.may_train(level, other);
+    };
+    own.use.kept_from_others = std::any_of(idle.begin(), idle.end(), may_train);
   }
 }
 
