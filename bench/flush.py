@@ -12,11 +12,11 @@ Target, fixed before: within 3 points. Each round ends with the global average, 
 in here. The order of kinds changes with each repeat.
 """
 import argparse
-import os
 import statistics
 import sys
 import tempfile
 
+from realtime import parse_args
 from trained import metrics_of
 
 STAGES, MICROBATCHES = 4, 4
@@ -84,10 +84,7 @@ def main():
     parser.add_argument("skein")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--iterations", type=int, default=40)
-    parser.add_argument("--realtime", action="store_true", help="as root: processes do not wait for others' turns")
-    options = parser.parse_args()
-    if options.realtime:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(10))
+    options = parse_args(parser)
     bubbles = {claims: [] for claims in CLAIMS}
     times = {claims: [] for claims in CLAIMS}
     delays = {}

@@ -13,11 +13,11 @@ Targets, fixed before: two hops at most 1.20 times the time and 2.5 % more loss,
 loss is no accuracy; flat ones, which are ours, 1.12 times and 0.5 %. [R] is what was read in the paper.
 """
 import argparse
-import os
 import statistics
 import sys
 import tempfile
 
+from realtime import parse_args
 from trained import metrics_of
 
 WORKERS = 8
@@ -98,10 +98,7 @@ def main():
     parser.add_argument("skein")
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--realtime", action="store_true", help="as root: processes do not wait for others' turns")
-    options = parser.parse_args()
-    if options.realtime:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(10))
+    options = parse_args(parser)
     seeds = range(1, options.seeds + 1)
     rate = best_rate(options, RUNS[0][1], "H0")
     undisturbed = [train(options, RUNS[0][1], "H0", rate, seed) for seed in seeds]

@@ -25,6 +25,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "support"))
 from elastic_runs import ElasticRun, Place, wait_until  # noqa: E402
 from namespaces import Network  # noqa: E402
+from realtime import parse_args  # noqa: E402
 
 MEDIAN_TARGET, WORST_TARGET, SLOWER_TARGET = 0.05, 0.10, 0.02
 STRETCH = 4   # Times are so many times as long.
@@ -185,12 +186,9 @@ def main():
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="cells whose name holds this, as \"BERT C\"")
-    parser.add_argument("--realtime", action="store_true", help="processes do not wait for others' turns")
-    options = parser.parse_args()
+    options = parse_args(parser)
     if os.geteuid() != 0 or not Network.is_possible():
         sys.exit("only root can make networks")
-    if options.realtime:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(10))
     print(f"real runs, sleeping devices, {options.rounds} runs of {options.steps} steps each: median of their medians "
           f"(least, most)\n{'cell':8} {'plan of':10} {'measured ms':>24} {'predicted':>10} {'off':>7} "
           f"{'of ours':>9} {'predicted':>9}")

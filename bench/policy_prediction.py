@@ -11,12 +11,12 @@ pairs under H0. So is the global average, by rounds of one length and of another
 Targets, fixed before: predicted within 5 % in the median and 10 % at worst.
 """
 import argparse
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 
+from realtime import parse_args
 from trained import metrics_of
 
 PIPELINES, STAGES = 4, 2
@@ -99,10 +99,7 @@ def main():
     parser.add_argument("skein")
     parser.add_argument("rate", help="the program policy_rate")
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--realtime", action="store_true", help="as root: processes do not wait for others' turns")
-    options = parser.parse_args()
-    if options.realtime:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(10))
+    options = parse_args(parser)
     latency_us, global_us = fit(options)
     print(f"{PIPELINES} pipeline replicas of {STAGES} stages, F {FORWARD_US / 1e3:g} ms, B {BACKWARD_US / 1e3:g} ms, "
           f"rounds of {ROUND_STEPS} iterations of each; measured before, and not judged: "

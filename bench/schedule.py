@@ -25,6 +25,8 @@ import subprocess
 import sys
 import tempfile
 
+from realtime import parse_args
+
 STAGES, MICROBATCHES = 4, 8
 FORWARD_MS, BACKWARD_MS = 10, 20
 WARM_UP = 2  # Steps in which connections are made.
@@ -135,10 +137,7 @@ def main():
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--only-control", action="store_true")
     parser.add_argument("--library", help="default: bench/libskein_control_cost.so beside skein")
-    parser.add_argument("--realtime", action="store_true")
-    options = parser.parse_args()
-    if options.realtime:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(10))
+    options = parse_args(parser)
     skein = os.path.abspath(options.skein)
     library = os.path.abspath(options.library or os.path.join(
         os.path.dirname(skein), "bench", "libskein_control_cost.so"))

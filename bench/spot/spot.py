@@ -23,8 +23,9 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "..", "tests", "support"))
+sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "..", "tests", "support")]
 from elastic_runs import read_lines, wait_until  # noqa: E402
+from realtime import parse_args  # noqa: E402
 
 DEVICES = 8
 RECORDED_SECONDS = 38_280  # From the first event to the last one.
@@ -289,11 +290,7 @@ def main():
     parser.add_argument("--trace", default=os.path.join(HERE, "g4dn-trace.csv"))
     parser.add_argument("--only-simulation", action="store_true")
     parser.add_argument("--no-restarts", action="store_true", help="no real stop and restart")
-    parser.add_argument("--realtime", action="store_true",
-                        help="as root: other programs of the machine do not disturb")
-    options = parser.parse_args()
-    if options.realtime:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(10))
+    options = parse_args(parser)
     with tempfile.TemporaryDirectory(prefix="skein-spot-") as folder:
         bench = Bench(options, folder)
         bench.calibrate()
