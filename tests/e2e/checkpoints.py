@@ -249,11 +249,9 @@ def copied(program):
                    code == 1, f"{code}")
 
 
-def loaded_elsewhere(program):
-    """The coordinator and all workers die, and those that come instead see nothing of the run folder:
-    the coordinator sends them the checkpoint."""
-    steps = 24
-    run = ElasticRun(program, "loaded-elsewhere", 2, *TWO_STAGES, "--training.steps", str(steps),
+def all_dead(program, name, steps):
+    """A run whose coordinator and both workers have died beyond step 12, of which there is a checkpoint."""
+    run = ElasticRun(program, name, 2, *TWO_STAGES, "--training.steps", str(steps),
                      "--checkpoint.interval", "6", apart=True)
     run.wait_for_step(13)
     wait_until(lambda: 12 in complete(run), 10)
@@ -261,6 +259,14 @@ def loaded_elsewhere(program):
     run.coordinator.wait()
     for worker in (1, 2):
         run.signal(worker)
+    return run
+
+
+def loaded_elsewhere(program):
+    """The coordinator and all workers die, and those that come instead see nothing of the run folder:
+    the coordinator sends them the checkpoint."""
+    steps = 24
+    run = all_dead(program, "loaded-elsewhere", steps)
     run.resume()
     for _ in range(2):
         join_elsewhere(program, run)
@@ -288,14 +294,7 @@ def slow_to_read(program):
     it reads, and makes no plan before."""
     pause = SLOWNESS  # It is read several times.
     slow = preloaded(program, "slow_read", SLOW_READ, f"-DPAUSE_US={int(pause * 1e6)}")
-    run = ElasticRun(program, "slow-read", 2, *TWO_STAGES, "--training.steps", "24",
-                     "--checkpoint.interval", "6", apart=True)
-    run.wait_for_step(13)
-    wait_until(lambda: 12 in complete(run), 10)
-    run.coordinator.kill()
-    run.coordinator.wait()
-    for worker in (1, 2):
-        run.signal(worker)
+    run = all_dead(program, "slow-read", 24)
     before = len(run.events())
     start = time.monotonic()
     run.coordinator = run.spawn("coordinator", "--resume", run.folder(), "--listen", run.address(),

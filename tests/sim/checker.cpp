@@ -523,8 +523,10 @@ void Checker::on_control(ProcessId from, ProcessId to, const net::ControlMessage
   if (arrives && body.isAssign()) check_kept(to, message);
   if (arrives) return;
   if (body.isCommit()) check_commit(envelope, to);
-  if (body.isStart()) started_us_ = world_.now_us();
-  if (body.isStart()) end_excuses();
+  if (body.isStart()) {
+    started_us_ = world_.now_us();
+    end_excuses();
+  }
   if (body.isStop() && body.getStop().getReason() == "drained") check_let_go(to);
   if (body.isQuiesced()) check_inventory(from, body.getQuiesced());
   if (body.isStart()) told_.erase(to);  // What the plan does not need goes.
